@@ -16,7 +16,7 @@ import torch
 
 from covey.core.round import Reply, Step, Task, empty_state, one_round
 from covey.data.partitions import PARTITIONS
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.cafa import cafa
@@ -89,7 +89,7 @@ def pictures() -> Federation:
     )
     test = Samples(data, data.test)
     places = np.arange(total).reshape(CLIENTS, SAMPLES)
-    return Federation(data, tuple(Share(Samples(data, place), test) for place in places), test)
+    return Federation(data, tuple(ClientShare(Samples(data, place), test) for place in places), test)
 
 
 def one_by_one(fleet: Timed, rows: torch.Tensor, ids: list[int]) -> float:

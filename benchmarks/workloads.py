@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,9 @@ class Workload:
         dealt = rng.permutation(data.train) if self.digits else data.train
         test = Samples(data, data.test)
         ends = np.cumsum(sizes)
-        shares = tuple(Share(Samples(data, dealt[e - s : e]), test) for s, e in zip(sizes, ends, strict=True))
+        shares = tuple(
+            ClientShare(Samples(data, dealt[e - s : e]), test) for s, e in zip(sizes, ends, strict=True)
+        )
         return Federation(data, shares, test)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import Heterogeneity, Measure
+from covey.parts.heterogeneity import Heterogeneity, HeterogeneityMeasure
 from covey.report.seeds import paired
 from covey.runs.advise import MEASURED, NOT_ADVISED, KnownFleet, conclude, features_of
 from experiments.result import read_stored
@@ -100,10 +100,10 @@ def as_measures(values: Values) -> Heterogeneity:
     unsure = numbers.get("label_noise_known", 0.0) < 1
     return Heterogeneity(
         **{
-            name: Measure(numbers.get(name, math.nan))
+            name: HeterogeneityMeasure(numbers.get(name, math.nan))
             for name in (*MEASURED[:3], "size_skew", "device_spread")
         },
-        label_noise=Measure(numbers.get("label_noise", math.nan), 0.0, 1.0 if unsure else 0.0),
+        label_noise=HeterogeneityMeasure(numbers.get("label_noise", math.nan), 0.0, 1.0 if unsure else 0.0),
         samples=numbers.get("samples", math.nan),
         separation=numbers.get("separation", math.nan),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from covey.errors import UserError
-from covey.report.seeds import in_words, value_of
+from covey.report.seeds import number_in_words, value_of
 from covey.runs.run import Interrupted
 from covey.terminal import Console, live, say
 from experiments.check import check_experiment
@@ -90,7 +90,7 @@ def print_check(name: str, scale: str, rows: Sequence[str] = ()) -> bool:
     for column in check.stored:
         style = "bold" if column in check.differs else ""
         numbers = (check.stored[column], check.found.get(column))
-        table.add_row(column, *(in_words([number]) for number in numbers), style=style)
+        table.add_row(column, *(number_in_words([number]) for number in numbers), style=style)
     Console().print(table)
     for key in check.changed:
         say(f"{key}: stored {check.run.get(key, 'not known')}, now {check.now[key]}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.files import strict_json, write_atomically
-from covey.report.seeds import from_json, in_words, short, to_json
+from covey.report.seeds import from_json, number_in_words, short, to_json
 from covey.version import __version__
 from experiments.execute import Made
 from experiments.origin import processor
@@ -118,7 +118,7 @@ def words_of(cell: Mapping[str, Any]) -> str:
     """One cell of a stored result as a table shows it."""
     if "refused" in cell:
         return "refused"
-    return in_words([from_json(value) for value in cell["values"]], cell.get("comparison", ""))
+    return number_in_words([from_json(value) for value in cell["values"]], cell.get("comparison", ""))
 
 
 def table_cells(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

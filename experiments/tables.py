@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.files import write_atomically
-from covey.report.seeds import from_json, in_words, ratios, short
+from covey.report.seeds import from_json, number_in_words, ratios, short
 from experiments.noninferior import told
 from experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
 from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
@@ -105,7 +105,7 @@ def times(name: str, scale: str, what: str) -> str:
     for case, row in dict.fromkeys((c["case"], c["row"]) for c in result["cells"]):
         if row != base:
             pairs = [(values[case, row, column], values[case, base, column]) for column in columns]
-            rows.append(line_of([case, row, *(in_words(ratios(*pair), "ratio") for pair in pairs)]))
+            rows.append(line_of([case, row, *(number_in_words(ratios(*pair), "ratio") for pair in pairs)]))
     return "\n".join([*rows, "", made_by(name, scale, result)]) + "\n"
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from covey.arrays import Array
 from covey.core.round import run_rounds
 from covey.parts.class_geometry import described
-from covey.parts.heterogeneity import EXACT_SIZE, Heterogeneity, Measure, measure_heterogeneity
-from covey.parts.steps.class_means import class_table, sketches
+from covey.parts.heterogeneity import EXACT_SIZE, Heterogeneity, HeterogeneityMeasure, measure_heterogeneity
+from covey.parts.steps.class_means import sketches, table_of_classes
 from covey.runs.advise import ALONE, REFERENCE, Advice, conclude, known_fleets
 from covey.runs.config import fleet_of, resolve
 from covey.runs.objects import data_tables
@@ -103,7 +103,9 @@ def judged(fleet: Generated, found: Heterogeneity) -> dict[str, bool]:
         x, y = share.train.tensors()
         halves = np.arange(len(y)) % 2
         held.append(
-            described(class_table(sketches(x.numpy(), EXACT_SIZE), y.numpy(), halves, labels), 0.0).classes
+            described(
+                table_of_classes(sketches(x.numpy(), EXACT_SIZE), y.numpy(), halves, labels), 0.0
+            ).classes
         )
     named, right, concept = true_shifts(fleet, held)
     truth = {
@@ -117,7 +119,7 @@ def judged(fleet: Generated, found: Heterogeneity) -> dict[str, bool]:
     return {name.replace("_", " "): within(told[name], truth[name]) for name in MEASURED if told[name].known}
 
 
-def within(measure: Measure, truth: float) -> bool:
+def within(measure: HeterogeneityMeasure, truth: float) -> bool:
     """Whether the truth lies in the interval, rounded outward to two digits as it is printed."""
     low, high = math.floor(100 * measure.low) / 100, math.ceil(100 * measure.high) / 100
     return low - 1e-9 <= truth <= high + 1e-9

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from covey.core import Client, Reply, Step, Task, step
 from covey.core.round import run_rounds
 from covey.data import from_tensors
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.methods.covey.sketch import SketchClasses, projection
@@ -135,7 +135,7 @@ def of_training(
     data = from_tensors(x, labels, test=(x[:2], torch.tensor([0, 1])), classes=["in", "other"])
     inside = stream(seed, "canaries").random((clients, inputs)) < 0.5
     shares = [
-        Share(train=Samples(data, np.flatnonzero(which)), test=Samples(data, np.arange(1)))
+        ClientShare(train=Samples(data, np.flatnonzero(which)), test=Samples(data, np.arange(1)))
         for which in inside
     ]
     fleet = LocalFleet(
@@ -155,7 +155,7 @@ def of_training(
     return scores.ravel(), inside.ravel()
 
 
-def federation_of(data: Dataset, shares: list[Share]) -> Federation:
+def federation_of(data: Dataset, shares: list[ClientShare]) -> Federation:
     return Federation(dataset=data, shares=shares, test=Samples(data, np.arange(1)))
 
 

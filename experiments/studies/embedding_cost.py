@@ -24,7 +24,7 @@ from covey.runs.config import Config, fleet_of, resolve
 from covey.training.bench import Bench, Recipe
 from covey.training.bench.choose import choose_bench
 from covey.training.bench.torch_bench import TorchBench
-from covey.training.models.encoders import Pictures, autoencoder, encode, encoder
+from covey.training.models.encoders import Pictures, autoencoder, encoded_rows, encoder
 from covey.training.rows import Layout, read_row
 from experiments.merge import merged
 from experiments.spec import Findings, read_experiment
@@ -93,7 +93,7 @@ def one_epoch(row: Tensor, bench: Bench, view: View, batch: int) -> None:
 def embed(row: Tensor, view: View) -> Bits:
     """Algorithm 1 with the encoder `row`; an untrained one costs what a trained one does."""
     x, y = view.tensors()
-    codes = encode(row, x, "auto", view.dataset.scale).numpy()
+    codes = encoded_rows(row, x, "auto", view.dataset.scale).numpy()
     means = class_means(codes, y.numpy(), len(view.dataset.classes), stream(0, "fillers"))
     bits = quantise(means)
     return respond(bits, answers(bits.shape, 0.1, stream(0, "answers")))

@@ -13,7 +13,7 @@ from torch import Tensor
 from covey.core.round import run_rounds
 from covey.data import load
 from covey.data.effects import rotated
-from covey.data.types import Dataset, Federation, Indices, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Indices, Samples
 from covey.runs.config import fleet_of, resolve
 from covey.runs.objects import data_tables
 from covey.streams import stream
@@ -124,7 +124,7 @@ def as_federation(dataset: Dataset, clients: list[Held]) -> Federation:
         scale=None,  # the authors' pictures are from 0 to 1
     )
     shares = tuple(
-        Share(Samples(whole, own), Samples(whole, tests), one.cluster)
+        ClientShare(Samples(whole, own), Samples(whole, tests), one.cluster)
         for own, tests, one in zip(training, testing, clients, strict=True)
     )
     return Federation(whole, shares, Samples(whole, whole.test))

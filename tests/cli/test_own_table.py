@@ -13,7 +13,7 @@ import pytest
 import covey
 from covey.cli import main
 from covey.cli.command import RunOptions
-from covey.cli.run import gathered
+from covey.cli.run import gathered_tables
 from covey.runs.config import resolve
 
 HEAD = ["Patient_ID", "Klinik", "Aufnahme", "Alter", "CRP [mg/l]", "Station", "krank"]
@@ -148,7 +148,7 @@ def test_the_usual_settings_have_short_options(command: str) -> None:
 
 def test_short_options_are_settings_and_set_counts_more() -> None:
     options = RunOptions(clients=20, partition="dir-class", alpha=0.3, lr=0.1, set_=["data.clients=10"])
-    config = resolve(gathered(None, options))
+    config = resolve(gathered_tables(None, options))
     assert config["data"]["clients"] == 10
     assert (config["partition"]["alpha"], config["train"]["lr"]) == (0.3, 0.1)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.data.federate import GIVEN
+from covey.data.federate import FEDERATED_BY
 from covey.settings.catalogue import DATASETS, PARTITIONS, SHIFTS
 from covey.settings.signatures import settings_of
 
@@ -21,7 +21,7 @@ def test_every_data_set_partition_and_shift_has_a_row(name):
 @pytest.mark.parametrize("name", [*PARTITIONS, *SHIFTS])
 def test_a_row_names_the_settings_with_their_defaults(name):
     listed = ROWS[name].rstrip("| ").split("|")[-1].strip() if not ROWS[name].endswith("| |") else ""
-    settings = settings_of({**PARTITIONS, **SHIFTS}[name], given=GIVEN)
+    settings = settings_of({**PARTITIONS, **SHIFTS}[name], given=FEDERATED_BY)
     named = {part.split()[0]: part.split()[1:] for part in re.split(r", (?=[a-z_]+)", listed) if part}
     if name == "two-label-groups":
         assert listed == "pairs next, haccs, published"

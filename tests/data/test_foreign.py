@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from covey.cli import app
 from covey.data import read_split
-from covey.data.foreign import convert, read_arrays
+from covey.data.foreign import convert_folder, read_arrays
 from covey.errors import UserError
 
 
@@ -28,7 +28,7 @@ def pfllib(folder: Path, clients: int = 3) -> Path:
 
 def test_pfllibs_folder(tmp_path: Path) -> None:
     out = tmp_path / "mnist.npz"
-    assert convert("pfllib", pfllib(tmp_path / "MNIST", 12), out) == {
+    assert convert_folder("pfllib", pfllib(tmp_path / "MNIST", 12), out) == {
         "clients": 12,
         "training": 72,
         "test": 24,
@@ -61,7 +61,7 @@ def fl_bench(folder: Path, partition: Any = None) -> Path:
 
 def test_fl_benchs_folder(tmp_path: Path) -> None:
     out = tmp_path / "two.npz"
-    made = convert("fl-bench", fl_bench(tmp_path / "synthetic"), out)
+    made = convert_folder("fl-bench", fl_bench(tmp_path / "synthetic"), out)
     assert made == {"clients": 2, "training": 16, "test": 4}
     data = read_split(out)
     assert sorted(data.x[data.test, 0].tolist()) == [0, 2, 20, 22]
@@ -72,12 +72,12 @@ def test_fl_benchs_folder_with_torchvisions_files(tmp_path: Path) -> None:
     for file in ("data.npy", "targets.npy"):
         (folder / file).unlink()
     with pytest.raises(UserError, match="holds no samples that are known"):
-        convert("fl-bench", folder, tmp_path / "out.npz")
+        convert_folder("fl-bench", folder, tmp_path / "out.npz")
     (folder / "cifar-10-batches-py").mkdir()
     for place, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
         batch = {"data": np.full((4, 3072), place, dtype=np.uint8), "labels": [0, 1, 2, 3]}
         (folder / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(batch, protocol=2))
-    convert("fl-bench", folder, tmp_path / "out.npz")
+    convert_folder("fl-bench", folder, tmp_path / "out.npz")
     data = read_split(tmp_path / "out.npz")
     assert (tuple(data.x.shape[1:]), str(data.x.dtype)) == ((3, 32, 32), "torch.uint8")
 
@@ -106,12 +106,12 @@ def test_a_pickle_that_names_anything_else_is_refused_and_nothing_is_run(tmp_pat
     made = tmp_path / "made"
     folder = fl_bench(tmp_path / "evil", partition={"data_indices": [Evil(made)]})
     with pytest.raises(UserError, match=r"partition\.pkl is refused: it names posix\.mkdir"):
-        convert("fl-bench", folder, tmp_path / "out.npz")
+        convert_folder("fl-bench", folder, tmp_path / "out.npz")
     whole = pfllib(tmp_path / "MNIST", 1)
     with open(whole / "train" / "0.npz", "wb") as file:
         np.savez_compressed(file, data={"x": Evil(made), "y": np.zeros(1)})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"0\.npz is refused: it names posix\.mkdir"):
-        convert("pfllib", whole, tmp_path / "out.npz")
+        convert_folder("pfllib", whole, tmp_path / "out.npz")
     assert not made.exists()
     assert not list(tmp_path.glob("*.npz*"))
 

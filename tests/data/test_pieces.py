@@ -5,7 +5,7 @@ import pytest
 
 from covey.data import federate, load
 from covey.data.local_tests import _first_to_test
-from covey.data.partitions.cutting import Cut, deal
+from covey.data.partitions.cutting import DealtOut, deal
 from covey.data.pieces import Pieces, table_of_counts
 from covey.data.types import Federation, Samples
 
@@ -67,7 +67,7 @@ def test_clients_without_test_data_give_their_first_sample():
 
 
 def test_a_cut_is_read_like_a_list():
-    cut = Cut(iter(PARTS), truth=np.arange(4), tests="own")
+    cut = DealtOut(iter(PARTS), truth=np.arange(4), tests="own")
     assert len(cut) == 4
     assert lists(cut) == lists(PARTS)
     assert lists(cut[:2]) == lists(PARTS[:2])

@@ -153,10 +153,10 @@ class Deployment:
     def simulate(self, name: str, *assignments: str, file: str = "digits.toml") -> State:
         """The same configuration on the local engine, in this process."""
         from covey.cli.command import FleetOptions
-        from covey.cli.run import gathered
+        from covey.cli.run import gathered_tables
         from covey.runs.run import run_config
 
-        tables = gathered(self.folder / file, FleetOptions(set_=list(assignments)))
+        tables = gathered_tables(self.folder / file, FleetOptions(set_=list(assignments)))
         engine = {"lanes": False, "mode": "serial"}
         run_config(resolve({**tables, "engine": engine}), self.folder / name, say=lambda _: None)
         return self.state(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.data import federate, load
-from covey.data.types import Share
+from covey.data.types import ClientShare
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site import Site
 from covey.deploy.site_bounds import Bounds
@@ -21,7 +21,7 @@ from tests.deploy.one_request import SPEC
 CLIENTS = 4
 
 
-def shares() -> tuple[Share, ...]:
+def shares() -> tuple[ClientShare, ...]:
     return DATA.shares
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from covey.cli import app
 from covey.core.round import run_rounds
-from covey.deploy.audit import NOTHING, Trail, checked, names_and_sizes
+from covey.deploy.audit import NOTHING, Trail, checked_lines, names_and_sizes
 from covey.deploy.status import Status
 from covey.errors import RunError, UserError
 from covey.methods.baselines import fedavg
@@ -28,7 +28,7 @@ def trail(folder: Path, lines: int = 3) -> Path:
 
 
 def events(path: Path) -> list[str]:
-    return [line.facts["event"] for line in checked(path) if line.number]
+    return [line.facts["event"] for line in checked_lines(path) if line.number]
 
 
 def test_a_line_is_checked_by_anybody_with_sha256(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_changed_line_is_named(tmp_path: Path, old: bytes, new: bytes, line: i
     path = trail(tmp_path)
     path.write_bytes(path.read_bytes().replace(old, new))
     with pytest.raises(RunError, match=f"audit.jsonl is broken at line {line}: .*{why}"):
-        list(checked(path))
+        list(checked_lines(path))
     with pytest.raises(UserError, match="move it away, and a new one begins"):
         Trail(path)
 
@@ -96,15 +96,15 @@ def test_lines_taken_away_swapped_or_made_up_are_named(tmp_path: Path) -> None:
     ):
         path.write_bytes(content)
         with pytest.raises(RunError, match=f"is broken at line {line}: "):
-            list(checked(path))
+            list(checked_lines(path))
     path.write_bytes(b"patient,age\n1,50\n")
     with pytest.raises(RunError, match="is not an audit trail"):
-        list(checked(path))
+        list(checked_lines(path))
 
 
 def test_the_command_verifies_prints_and_finds_an_old_head(tmp_path: Path) -> None:
     path = trail(tmp_path)
-    heads = [line.hash for line in checked(path)]
+    heads = [line.hash for line in checked_lines(path)]
     good = CliRunner().invoke(app, ["audit", str(tmp_path), "--contains", heads[1]])
     assert good.exit_code == 0, good.output
     assert "2 2027-01-15T08:00:00.000Z told kind=train.sgd round=1" in good.output
@@ -132,7 +132,7 @@ def test_sites_and_server_write_down_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     fleet = deployed(Hand(sites(tmp_path)), status=status)
     run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=2)
-    at_site = list(checked(tmp_path / "0" / "audit.jsonl"))
+    at_site = list(checked_lines(tmp_path / "0" / "audit.jsonl"))
     said = [(line.facts["event"], line.facts.get("kind"), line.facts.get("round")) for line in at_site]
     assert said == [
         ("started", None, None),
@@ -142,7 +142,7 @@ def test_sites_and_server_write_down_a_run(tmp_path: Path) -> None:
     ]
     assert at_site[-1].facts["run"] == fleet.run
     assert at_site[-1].facts["told"]["vector"] == [4810]
-    server = [line.facts for line in checked(tmp_path / "run" / "audit.jsonl")]
+    server = [line.facts for line in checked_lines(tmp_path / "run" / "audit.jsonl")]
     answers = [line for line in server if line["event"] == "answered" and line["site"] == "site-0"]
     assert [(line["round"], line["kind"], line["told"]["row"]) for line in answers] == [
         (1, "train.sgd", [4810]),
@@ -166,4 +166,4 @@ def test_what_cannot_be_written_down_is_not_told(tmp_path: Path, monkeypatch: py
         answer = from_bytes(site.answer(one_request()))
     assert answer["refused"] == "this site's --state folder cannot be used: No space left on device"
     assert "reply" in from_bytes(site.answer(one_request()))
-    assert next(line.facts["event"] for line in checked(tmp_path / "0" / "audit.jsonl")) == "started"
+    assert next(line.facts["event"] for line in checked_lines(tmp_path / "0" / "audit.jsonl")) == "started"

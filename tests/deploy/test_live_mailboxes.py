@@ -320,4 +320,4 @@ def test_an_answer_that_names_more_pieces_than_any_model_has_is_refused(deep: bo
 def test_holding_is_shorter_than_a_sites_patience() -> None:
     from covey.deploy import connection
 
-    assert module.HOLD < connection.PATIENCE / 2
+    assert module.HOLD < connection.CONNECTION_SECONDS / 2

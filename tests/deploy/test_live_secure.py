@@ -17,7 +17,7 @@ from covey.parts.steps import Train
 from covey.privacy.apply import made_private
 from covey.privacy.secure import masked_sum, plain_sum
 from covey.privacy.secure_steps import (
-    LEVELS,
+    NUMBER_LEVELS,
     SecureKeys,
     SecureShares,
     SecureUnmask,
@@ -97,7 +97,7 @@ def test_what_one_site_sends_looks_like_chance() -> None:
     masked_sum(fleet, SecureUpdate(step=TRAIN, clip=0.5), tasks(fleet), 3)
     for numbers in seen.values():
         assert np.abs(numbers.astype(np.float64) / 2**31).mean() == pytest.approx(0.5, abs=0.03)
-        assert np.abs(numbers).max() > 100 * LEVELS
+        assert np.abs(numbers).max() > 100 * NUMBER_LEVELS
 
 
 # ---------------------------------------------------------------------------------------------- borders
@@ -105,20 +105,20 @@ def test_what_one_site_sends_looks_like_chance() -> None:
 
 def test_numbers_at_the_border_of_the_clip_range_add_up_right() -> None:
     along = quantised(torch.tensor([3.0, 0.0, -0.0]), 1.0)
-    assert along.tolist() == [LEVELS, 0, 0]
-    assert quantised(torch.tensor([-1.0, 0.0]), 1.0).tolist() == [-LEVELS, 0]
-    most = (2**31 - 1) // LEVELS
-    for value in (LEVELS, -LEVELS):
+    assert along.tolist() == [NUMBER_LEVELS, 0, 0]
+    assert quantised(torch.tensor([-1.0, 0.0]), 1.0).tolist() == [-NUMBER_LEVELS, 0]
+    most = (2**31 - 1) // NUMBER_LEVELS
+    for value in (NUMBER_LEVELS, -NUMBER_LEVELS):
         total = to_ring(np.array([value])) * np.uint32(most)
         assert from_ring(total).tolist() == [value * most]
 
 
 def test_a_sum_that_could_leave_the_range_is_refused() -> None:
-    check_range(2047, LEVELS, 0.0)
+    check_range(2047, NUMBER_LEVELS, 0.0)
     with pytest.raises(UserError, match="at most 2047 clients can be in one sum"):
-        check_range(2048, LEVELS, 0.0)
+        check_range(2048, NUMBER_LEVELS, 0.0)
     with pytest.raises(UserError, match="may leave the range of 32 bits"):
-        check_range(2040, LEVELS, 2.0 * LEVELS)
+        check_range(2040, NUMBER_LEVELS, 2.0 * NUMBER_LEVELS)
 
 
 def test_a_mask_is_the_key_stream_of_chacha20() -> None:

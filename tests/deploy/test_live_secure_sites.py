@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("flwr")
 from covey.core.round import Task
 from covey.privacy.secure import plain_sum
-from covey.privacy.secure_steps import LEVELS, SecureUpdate
+from covey.privacy.secure_steps import NUMBER_LEVELS, SecureUpdate
 from covey.runs.config import fleet_of, resolve
 from covey.settings.toml import read_tables
 from tests.deploy.live_deployment import DIGITS, Deployment
@@ -45,7 +45,9 @@ def test_two_of_eight_sites_are_killed_and_the_sum_is_the_simulations(tmp_path: 
     step = fleet_method_step(tmp_path)
     total, there = plain_sum(fleet, step, tasks, len(stayed)) or (None, [])
     assert there == stayed
-    expected = (start.double() + torch.from_numpy(total).double() * (0.5 / LEVELS) / len(stayed)).float()
+    expected = (
+        start.double() + torch.from_numpy(total).double() * (0.5 / NUMBER_LEVELS) / len(stayed)
+    ).float()
     assert torch.equal(found.models[0], expected)
     assert cost["query.secure-update"]["bytes_up"] > 0
     assert cost["query.secure-unmask"]["seconds"] > 0

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from covey.cli import app
 from covey.core.privacy_loss import Loss
-from covey.deploy.audit import FILE, Trail
+from covey.deploy.audit import AUDIT_FILE, Trail
 from covey.deploy.officer import of_site
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.errors import UserError
@@ -22,7 +22,7 @@ def state(tmp_path: Path) -> Path:
     folder = tmp_path / "state"
     account = PrivacyAccount(folder, data=lambda: "rows", budget=9.0)
     account.lose(STEP, times=100)
-    trail = Trail(folder / FILE)
+    trail = Trail(folder / AUDIT_FILE)
     trail.note("started", site="Bonn <1>", covey="0", budget=9.0, trust_server=False)
     trail.note("told", kind="train.example", run="r1", epsilon=1.0, epsilon_in_all=1.0)
     return folder
@@ -45,7 +45,7 @@ def test_a_sites_account_for_a_sample_and_for_a_person(state: Path) -> None:
 
 
 def test_what_was_told_without_noise_is_said(state: Path) -> None:
-    Trail(state / FILE).note("told", kind="evaluate.plain", run="r1")
+    Trail(state / AUDIT_FILE).note("told", kind="evaluate.plain", run="r1")
     lines = of_site(state).lines
     assert [(line.what, line.mechanism) for line in lines][-1] == ("evaluations", "none: exact")
 

@@ -15,7 +15,7 @@ from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 from covey.privacy.apply import made_private
 from covey.privacy.secure import LIARS, plain_sum
-from covey.privacy.secure_steps import LEVELS, MOST_TRIES, SecureKeys, SecureUpdate
+from covey.privacy.secure_steps import MOST_TRIES, NUMBER_LEVELS, SecureKeys, SecureUpdate
 from covey.privacy.settings import Private
 from tests.deploy.sites_by_hand import CLIENTS, Hand, Patient, deployed, shares, simulated, sites
 from tests.deploy.test_live_secure import a_client
@@ -93,7 +93,7 @@ def sum_of(clients: tuple[int, ...]) -> np.ndarray:
     fleet = simulated()
     tasks = {i: Task(models=fleet.start()[None], slots=(0,)) for i in fleet.begin(1) if i in clients}
     total, _ = plain_sum(fleet, SecureUpdate(step=TRAIN, clip=0.5), tasks, 3)
-    return (fleet.start().double().numpy() + total * (0.5 / LEVELS) / len(clients)).astype(np.float32)
+    return (fleet.start().double().numpy() + total * (0.5 / NUMBER_LEVELS) / len(clients)).astype(np.float32)
 
 
 @pytest.mark.parametrize("number", [0, 3])

@@ -14,7 +14,7 @@ from covey.core.ledger import Ledger
 from covey.core.round import Client, Reply, Step, Task
 from covey.errors import Refused
 from covey.privacy.secure import masked_sum, plain_sum
-from covey.privacy.secure_steps import LEVELS, SecureShares, SecureUnmask, SecureUpdate
+from covey.privacy.secure_steps import NUMBER_LEVELS, SecureShares, SecureUnmask, SecureUpdate
 
 CLIENTS, COLUMNS = 12, 5
 
@@ -79,7 +79,7 @@ def test_the_sum_of_a_ring_is_the_simulations_whoever_leaves(away: tuple[int, ..
     )
     assert there == same == [i for i in range(CLIENTS) if i not in away]
     assert np.array_equal(total, expected)
-    assert total[0] > LEVELS
+    assert total[0] > NUMBER_LEVELS
 
 
 def test_two_neighbours_that_leave_are_too_many_for_four() -> None:

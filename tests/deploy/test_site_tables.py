@@ -15,7 +15,7 @@ from covey.core.round import run_rounds
 from covey.data import read_table
 from covey.data.encoding import encode
 from covey.data.realign import realigned
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
 from covey.deploy.site import Site, SiteTable
@@ -138,7 +138,7 @@ def test_a_run_under_one_schema_has_the_bits_of_a_simulation_that_has_all_tables
     parts = [SiteTable(source=tmp_path / f"{name}.csv", label="ill").read(fleet.schema) for name in "abcd"]
     data = Federation(
         parts[0],
-        tuple(Share(Samples(p, p.train), Samples(p, p.test)) for p in parts),
+        tuple(ClientShare(Samples(p, p.train), Samples(p, p.test)) for p in parts),
         Samples(parts[0], parts[0].test),
     )
     local = LocalFleet(data, fleet.spec.build(0), seed=0, engine=Engine(mode="serial", lanes=False))

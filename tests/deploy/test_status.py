@@ -19,7 +19,7 @@ from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import ALIVE, BETWEEN, HOUR, MOST_REFUSED, Status, machine_numbers, metrics, quoted
-from covey.deploy.status_page import FILE, PagePlace, page, shown
+from covey.deploy.status_page import FILE, PagePlace, page, status_shown
 from covey.deploy.superlink import free_port
 from covey.errors import UserError
 from covey.files import folder_lock
@@ -272,7 +272,7 @@ def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
 
 def test_the_file_and_the_port_of_loopback(tmp_path: Path) -> None:
     port = free_port()
-    with shown(busy(), tmp_path, PagePlace(port=port)):
+    with status_shown(busy(), tmp_path, PagePlace(port=port)):
         assert fetch(port, "/metrics")[1].startswith("# TYPE covey_round gauge")
         assert json.loads(fetch(port, "/status.json")[1])["now"]["round"] == 2
         assert "Round 2 of 9" in fetch(port, "/")[1]
@@ -300,7 +300,7 @@ def test_others_see_it_with_the_administrators_key_and_tls_only(tmp_path: Path) 
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
-    with shown(busy(), tmp_path, place):
+    with status_shown(busy(), tmp_path, place):
         for path in ("/", "/metrics", "/status.json", "/api/runs"):
             assert asked(path) == (401, "")
             assert asked(path, authorization="Basic " + base64.b64encode(b"admin:").decode())[0] == 401

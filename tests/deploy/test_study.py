@@ -9,11 +9,11 @@ import pytest
 from covey.cli import consent as commands
 from covey.core.codec import from_bytes, to_bytes
 from covey.core.round import run_rounds
-from covey.deploy.audit import checked
+from covey.deploy.audit import checked_lines
 from covey.deploy.certs import make_certs
 from covey.deploy.consent import Consent, approve, keep_shown
 from covey.deploy.site import Site
-from covey.deploy.study import Study, in_words, signed, steps_of, study_of, verified
+from covey.deploy.study import SiteStudy, signed_study, steps_of, study_in_words, study_of, verified
 from covey.deploy.wire import message_type, step_to_plain
 from covey.errors import Refused, UserError
 from covey.parts.measure import Measuring
@@ -28,7 +28,7 @@ SITES = {"purpose": "Which patients fall ill again", "contact": "trial@example.o
 TABLES: dict[str, Any] = {"rounds": 3, "data": {"clients": 4}, "method": {"name": "fedavg"}, "sites": SITES}
 
 
-def study(**changes: Any) -> Study:
+def study(**changes: Any) -> SiteStudy:
     found = study_of(resolve({**TABLES, **changes}), 4)
     assert found is not None
     return found
@@ -48,7 +48,7 @@ def test_a_run_without_a_purpose_is_no_study_and_a_purpose_needs_a_contact() -> 
 
 def test_the_words_say_what_a_person_must_know() -> None:
     private = {"level": "example", "epsilon": 4.0, "delta": 1e-5, "clip": 1.0}
-    said = "\n".join(in_words(study(private=private)))
+    said = "\n".join(study_in_words(study(private=private)))
     for part in (
         "purpose: Which patients fall ill again",
         "contact: trial@example.org",
@@ -59,14 +59,14 @@ def test_the_words_say_what_a_person_must_know() -> None:
         "who sees what: the server sees every site's update, which has noise",
     ):
         assert part in said
-    assert "not bounded" in "\n".join(in_words(study()))
+    assert "not bounded" in "\n".join(study_in_words(study()))
     assert "which model has the lowest loss on a client's data" in "\n".join(
-        in_words(study(method={"name": "ifca"}))
+        study_in_words(study(method={"name": "ifca"}))
     )
 
 
 def test_a_signature_is_that_of_a_server_of_the_ca(certs: Path, tmp_path: Path) -> None:
-    good = signed(study(), certs)
+    good = signed_study(study(), certs)
     assert verified(good.plain(), certs / "ca.crt").digest == study().digest
     with pytest.raises(Refused, match="was changed after it was signed"):
         verified({**good.plain(), "text": good.text.replace('"rounds": 3', '"rounds": 9')}, certs / "ca.crt")
@@ -80,7 +80,7 @@ def test_a_signature_is_that_of_a_server_of_the_ca(certs: Path, tmp_path: Path) 
             verified(bad, certs / "ca.crt")
 
 
-def approved(folder: Path, one: Study, **terms: Any) -> Consent:
+def approved(folder: Path, one: SiteStudy, **terms: Any) -> Consent:
     keep_shown(folder, one)
     approve(folder, None, **{"by": "Dr. Anna Mayer", "budget": None, "cpu": None, **terms})
     return Consent(folder)
@@ -91,7 +91,7 @@ def test_only_what_was_shown_is_approved_and_the_trail_says_by_whom(tmp_path: Pa
         approve(tmp_path, None, by="Dr. Anna Mayer", budget=None, cpu=None)
     given = approved(tmp_path, study(), budget=2.0, cpu=60.0)
     assert (given.by, given.budget) == ("Dr. Anna Mayer", 2.0)
-    (line,) = checked(tmp_path / "audit.jsonl")
+    (line,) = checked_lines(tmp_path / "audit.jsonl")
     assert (line.facts["event"], line.facts["by"], line.facts["study"]) == (
         "approved",
         "Dr. Anna Mayer",
@@ -159,7 +159,9 @@ def test_a_study_runs_over_sites_that_approved_it(tmp_path: Path) -> None:
     fleet = deployed(Hand(sites(tmp_path)), study=study(), method="fedavg")
     done = run_rounds(check_toml("fedavg", {}), fleet, rounds=1, measure=Measuring())
     assert len(done.worked) == 4
-    told = [line.facts for line in checked(tmp_path / "0" / "audit.jsonl") if line.facts["event"] == "told"]
+    told = [
+        line.facts for line in checked_lines(tmp_path / "0" / "audit.jsonl") if line.facts["event"] == "told"
+    ]
     assert {line["study"] for line in told if line["kind"] != "query.hello"} == {study().digest}
 
 
@@ -198,7 +200,7 @@ def test_the_published_file_is_read_again(
     certs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "study.json"
-    file.write_text(json.dumps(signed(study(), certs).plain()))
+    file.write_text(json.dumps(signed_study(study(), certs).plain()))
     commands.show(
         commands.Server(address=str(file), ca=certs / "ca.crt", key=None, folder=tmp_path / "state")
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from covey.core.round import run_rounds
-from covey.deploy.audit import checked
+from covey.deploy.audit import checked_lines
 from covey.deploy.run import site_fleet
 from covey.deploy.status import Status
 from covey.deploy.turnout import Turnout
@@ -64,7 +64,9 @@ def test_a_run_whose_sites_have_all_spent_their_budgets_ends_as_a_failure(tmp_pa
     (why,) = {site["why"] for site in status.snapshot()["sites"]}
     assert why.startswith("an update is refused")
     assert sum(f"site site-0 refused: {why}" in line for line in said) == 1
-    refused = [line.facts for line in checked(tmp_path / "audit.jsonl") if line.facts["event"] == "refused"]
+    refused = [
+        line.facts for line in checked_lines(tmp_path / "audit.jsonl") if line.facts["event"] == "refused"
+    ]
     assert [line["why"] for line in refused if line["site"] == "site-0"] == [why]
 
 

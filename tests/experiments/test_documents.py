@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.report.seeds import in_words
+from covey.report.seeds import number_in_words
 from experiments.spec import all_experiments, read_experiment
 from experiments.tables import filled, line_of, overview_line, times
 
@@ -34,7 +34,7 @@ def test_a_bar_in_a_name_does_not_end_the_cell() -> None:
     ],
 )
 def test_mean_and_spread_in_words(values: list[float | None], words: str) -> None:
-    assert in_words(values) == words
+    assert number_in_words(values) == words
 
 
 PAPERS = ("cafa", "cfic", "embedding", "haccs", "topologies")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from covey.runs.study.execute import execute
-from covey.runs.study.story import Line, between, read_story, story_columns
+from covey.runs.study.story import StoryLine, between, read_story, story_columns
 from covey.terminal import live_many
 
 SMALL = """
@@ -61,9 +61,9 @@ def test_every_line_is_run_and_compared(tmp_path: Path) -> None:
     assert "of it" in columns["with it, against the baseline"][1]
 
 
-def line(better: str) -> Line:
+def line(better: str) -> StoryLine:
     nothing: dict[str, object] = {}
-    return Line(
+    return StoryLine(
         idea="", fleet="", set=nothing, method=nothing, baseline=nothing, measure="", what="", better=better
     )  # type: ignore[arg-type]
 

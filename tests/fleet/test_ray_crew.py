@@ -62,7 +62,7 @@ def test_workers_that_ray_ends_for_lack_of_memory_are_asked_for_until_there_is_r
     assert (crew.idle, crew.failures, crew.hungry) == (["actor"], 0, 0.0)
     assert said == [f"Ray ends workers for lack of memory, {n} s so far; waiting for room" for n in (0, 30)]
 
-    monkeypatch.setattr("covey.fleet.ray.PATIENCE", 10.0)
+    monkeypatch.setattr("covey.fleet.ray.RAY_SECONDS", 10.0)
     answers = [ray.exceptions.OutOfMemoryError("1 worker was killed\nmore")] * 3
     crew.coming = {"ref": "actor"}
     crew.welcome("ref")
@@ -72,7 +72,7 @@ def test_workers_that_ray_ends_for_lack_of_memory_are_asked_for_until_there_is_r
 
 
 def test_patience_with_workers_that_never_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("covey.fleet.ray.PATIENCE", 100.0)
+    monkeypatch.setattr("covey.fleet.ray.RAY_SECONDS", 100.0)
     said: list[str] = []
     crew = object.__new__(Crew)
     crew.say, crew.coming = said.append, {"ref": "actor"}

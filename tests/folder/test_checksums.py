@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from covey.errors import UserError
-from covey.folder.checksums import FILE, Index, Kept, Piece, read_index, write_index
+from covey.folder.checksums import INDEX_FILE, Index, KeptCheckpoint, Piece, read_index, write_index
 from covey.runs.run import resume
 from tests.hostile.damaged_folders import ENDS, TABLES, files_of, run_until, tried
 
@@ -29,7 +29,9 @@ def test_a_piece_is_the_sha256_of_what_was_written(tmp_path: Path) -> None:
 
 
 def test_an_index_comes_back_whole(tmp_path: Path) -> None:
-    kept = Kept(round=3, file="000003.safetensors", content=Piece.of(b"abc"), journal=Piece.of(b"d"))
+    kept = KeptCheckpoint(
+        round=3, file="000003.safetensors", content=Piece.of(b"abc"), journal=Piece.of(b"d")
+    )
     index = Index(kept=(kept,), config=("one", "two"), files={"summary.json": Piece.of(b"e")})
     write_index(tmp_path, index)
     assert read_index(tmp_path) == index
@@ -39,7 +41,7 @@ def test_an_index_comes_back_whole(tmp_path: Path) -> None:
     "content", ["", "[]", "{}", "3", 5000 * "[", '{"format": 2}', '{"format": 2, "sha256": "", "kept": []}']
 )
 def test_an_index_that_is_none_is_said(tmp_path: Path, content: str) -> None:
-    (tmp_path / FILE).write_text(content)
+    (tmp_path / INDEX_FILE).write_text(content)
     with pytest.raises(UserError, match=r"is damaged|has format None"):
         read_index(tmp_path)
 
@@ -69,7 +71,7 @@ def test_an_index_with_its_own_checksum_and_other_types_is_said(
 ) -> None:
     content = {"kept": [KEPT], "config": ["x"], "files": {}, **changes}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    (tmp_path / FILE).write_text(json.dumps({"format": 2, "sha256": digest, **content}))
+    (tmp_path / INDEX_FILE).write_text(json.dumps({"format": 2, "sha256": digest, **content}))
     with pytest.raises(UserError, match="it is not the index of a run"):
         read_index(tmp_path)
 
@@ -82,16 +84,16 @@ def test_a_piece_of_an_absurd_length_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_pipe_in_place_of_a_file_is_said_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / FILE)
+    os.mkfifo(tmp_path / INDEX_FILE)
     with pytest.raises(UserError, match="it is not a regular file"):
         read_index(tmp_path)
     with pytest.raises(UserError, match="it is not a regular file"):
-        Piece(length=3).read(tmp_path / FILE)
+        Piece(length=3).read(tmp_path / INDEX_FILE)
 
 
 def test_a_run_from_before_there_were_checksums_is_reported_but_not_resumed(tmp_path: Path) -> None:
     folder = run_until(tmp_path / "run", ENDS["killed"]())
-    (folder / FILE).write_text(json.dumps({"format": 1, "arrays": "000002.safetensors", "data": {}}))
+    (folder / INDEX_FILE).write_text(json.dumps({"format": 1, "arrays": "000002.safetensors", "data": {}}))
     assert read_index(folder) == Index()
     with pytest.raises(UserError, match="older version of covey"):
         resume(folder)
@@ -109,6 +111,6 @@ def test_every_file_of_a_finished_run_has_a_checksum(tmp_path: Path) -> None:
     folder = run_until(tmp_path / "run", None)
     index = read_index(folder)
     assert index is not None
-    named = {FILE, "config.toml", *index.files, *(f"checkpoint/{kept.file}" for kept in index.kept)}
+    named = {INDEX_FILE, "config.toml", *index.files, *(f"checkpoint/{kept.file}" for kept in index.kept)}
     assert named == set(files_of(folder))
     assert index.kept[0].round == TABLES["rounds"]

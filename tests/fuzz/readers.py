@@ -35,15 +35,15 @@ from covey.errors import RunError, UserError
 from covey.files import strict_json
 from covey.folder.about import read_about
 from covey.folder.checkpoint import read_checkpoint
-from covey.folder.checksums import Index, Kept, Piece, read_index
+from covey.folder.checksums import Index, KeptCheckpoint, Piece, read_index
 from covey.folder.read import read_config, read_run, read_summary
 from covey.folder.rows import read_journal, read_parquet
 from covey.report.live.folder import RunsFolder
-from covey.report.live.table import table_of
+from covey.report.live.table import live_table
 from covey.report.page import page
 from covey.runs.config import resolve
 from covey.runs.run import run_config
-from covey.runs.study.plan import Plan, read_plan
+from covey.runs.study.plan import StudyPlan, read_plan
 from covey.runs.study.tuning import read_tuning
 from covey.settings.toml import read_tables
 from tests.fuzz.frame import HEAD, Subject, damaged, fuzz
@@ -222,7 +222,7 @@ def reader(name: str, read: Callable[[Path], Any], *refusals: type[Exception]) -
 
 def checkpoint_of(path: Path) -> None:
     """A checkpoint whose index has its right checksum."""
-    kept = Kept(round=1, file=path.name, content=Piece.of(path.read_bytes()))
+    kept = KeptCheckpoint(round=1, file=path.name, content=Piece.of(path.read_bytes()))
     target = path.parent / "checkpoint" / path.name
     target.parent.mkdir(exist_ok=True)
     os.replace(path, target)
@@ -240,7 +240,7 @@ def in_a_run(which: str, file: str) -> Callable[[bytes], str]:
         (folder / file).write_bytes(content)
         runs = RunsFolder(folder.parent)
         runs.refresh()
-        strict_json(table_of(runs.runs.values()))
+        strict_json(live_table(runs.runs.values()))
         try:
             page([read_run(folder)])
         except UserError:
@@ -284,7 +284,7 @@ def subjects() -> Iterator[Subject]:
     yield "a Parquet file", damaged(table), reader("a.parquet", lambda p: read_table(p, label="y"))
     schema = b'{"columns": [{"name": "a", "kind": "number"}], "classes": ["u", "v"]}'
     yield "a schema", json_files(schema), reader("schema.json", read_schema)
-    plan = Plan(kind="compare", configs={"a": resolve({})}, seeds=2).json().encode()
+    plan = StudyPlan(kind="compare", configs={"a": resolve({})}, seeds=2).json().encode()
     yield "study.json", json_files(plan), reader("study.json", lambda p: read_plan(p.parent))
     tuning = b'{"methods": ["fedavg"], "tables": {}, "over": [], "trials": 3}'
     yield "tune.json", json_files(tuning), reader("tune.json", lambda p: read_tuning(p.parent))

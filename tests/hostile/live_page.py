@@ -31,12 +31,12 @@ def prepare() -> None:
 def damaged_runs() -> Outcome:
     from covey.files import strict_json
     from covey.report.live.folder import RunsFolder
-    from covey.report.live.table import table_of
+    from covey.report.live.table import live_table
     from tests.report.live.test_live import DAMAGES, damaged_beside
 
     folder = RunsFolder(damaged_beside(Path(tempfile.mkdtemp())))
     folder.refresh()
-    rows = table_of(folder.runs.values())["runs"]
+    rows = live_table(folder.runs.values())["runs"]
     strict_json(rows)
     bad = [row for row in rows if row["state"] == "damaged" and row["problem"]]
     good = [row for row in rows if row["state"] != "damaged"]

@@ -6,7 +6,7 @@ import torch
 
 from covey.core.round import run_rounds
 from covey.data import federate, load
-from covey.data.types import Federation, Share, Shift
+from covey.data.types import ClientShare, Federation, Shift
 from covey.errors import UserError
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
@@ -55,7 +55,7 @@ def two_kinds() -> Federation:
     """Eight clients; the odd ones name every digit by its successor."""
     data = federate(load("digits"), partition="iid", clients=8, seed=0)
     shares = [
-        Share(*(part.shifted(Shift(label_offset=9 * (i % 2))) for part in (share.train, share.test)))
+        ClientShare(*(part.shifted(Shift(label_offset=9 * (i % 2))) for part in (share.train, share.test)))
         for i, share in enumerate(data.shares)
     ]
     return Federation(data.dataset, tuple(shares), data.test)

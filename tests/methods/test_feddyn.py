@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from covey.core.round import Method, Round, run_rounds
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
@@ -35,7 +35,7 @@ def least_squares(sizes: list[int]) -> tuple[list[np.ndarray], list[np.ndarray],
     )
     parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     nothing = Samples(whole, np.arange(0))
-    data = Federation(whole, tuple(Share(Samples(whole, part), nothing) for part in parts), nothing)
+    data = Federation(whole, tuple(ClientShare(Samples(whole, part), nothing) for part in parts), nothing)
     model = nn.Linear(3, 1, bias=False)
     nn.init.zeros_(model.weight)
     fleet = LocalFleet(data, model, objective=Regression(), engine=Engine(debug=True))

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from covey.core.round import Method, State, empty_state, one_round, run_rounds
-from covey.data import Dataset, Federation, Samples, Share, load
+from covey.data import ClientShare, Dataset, Federation, Samples, load
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -47,7 +47,7 @@ def federation(
         pools = [dataset.train[labels[dataset.train] == label] for label in pair]
         for client in range(per_pair):
             part = np.concatenate([pool[client * samples : (client + 1) * samples] for pool in pools])
-            shares.append(Share(Samples(dataset, part), Samples(dataset, part)))
+            shares.append(ClientShare(Samples(dataset, part), Samples(dataset, part)))
     return Federation(dataset, tuple(shares), Samples(dataset, dataset.test))
 
 
@@ -101,7 +101,7 @@ def test_feature_histograms_separate_the_same_labels_that_look_different() -> No
         pixels[share.train.index] = (pixels[share.train.index].float() * 0.4).byte()
     dataset = replace(data.dataset, x=pixels)
     shares = tuple(
-        Share(Samples(dataset, s.train.index), Samples(dataset, s.test.index)) for s in data.shares
+        ClientShare(Samples(dataset, s.train.index), Samples(dataset, s.test.index)) for s in data.shares
     )
     data = Federation(dataset, shares, data.test)
     assert states(method(), fleet_of(data), 1)[0].groups == {0: 0, 1: 0, 2: 0, 3: 0}
@@ -352,7 +352,7 @@ def test_a_first_round_with_100_000_clients_ends_and_finds_their_kinds() -> None
     )
     places = np.arange(len(y)).reshape(clients, each)
     shares = tuple(
-        Share(train=Samples(dataset, at[:6]), test=Samples(dataset, at[6:]), cluster=int(k))
+        ClientShare(train=Samples(dataset, at[:6]), test=Samples(dataset, at[6:]), cluster=int(k))
         for at, k in zip(places, kind, strict=True)
     )
     fleet = LocalFleet(Federation(dataset, shares, Samples(dataset, np.arange(100))), nn.Linear(4, 10))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from covey.core.round import run_rounds, served
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
@@ -30,7 +30,7 @@ def two_clients() -> LocalFleet:
         classes=(),
     )
     own = [Samples(whole, np.array([i])) for i in range(2)]
-    data = Federation(whole, tuple(Share(part, part) for part in own), Samples(whole, np.arange(0)))
+    data = Federation(whole, tuple(ClientShare(part, part) for part in own), Samples(whole, np.arange(0)))
     model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
     for layer in model:
         nn.init.ones_(layer.weight)

@@ -18,7 +18,7 @@ from covey.errors import UserError
 from covey.fleet.evaluations import Evaluations
 from covey.folder import served_rows
 from covey.folder.checkpoint import read_checkpoint
-from covey.folder.checksums import SERVED
+from covey.folder.checksums import SERVED_FILE
 from covey.folder.place import index_in
 from covey.folder.recorder import remove_derived
 from covey.parts.steps import evaluate, judged, personal
@@ -116,9 +116,9 @@ def test_rows_of_a_run_that_was_killed_or_stopped_are_those_of_its_checkpoint(
     folder = run(name, tmp_path / "run").folder
     ended = {c: row_of(load_models(folder), c) for c in range(8)}
     config, index = config_in(folder), index_in(folder)
-    old = (folder / SERVED).read_bytes()
+    old = (folder / SERVED_FILE).read_bytes()
     extended(folder, config, index, read_checkpoint(folder, index), 3)
-    (folder / SERVED).write_bytes(old[:-1])  # whatever it is, nobody looks at it
+    (folder / SERVED_FILE).write_bytes(old[:-1])  # whatever it is, nobody looks at it
     models = load_models(folder)
     assert models.stored is None
     assert all(torch.equal(row_of(models, client), ended[client]) for client in ended)
@@ -129,9 +129,9 @@ def test_rows_of_a_run_that_was_killed_or_stopped_are_those_of_its_checkpoint(
 
 def test_stored_rows_that_were_changed_are_not_used(tmp_path: Path) -> None:
     folder = run("ditto", tmp_path / "run").folder
-    content = bytearray((folder / SERVED).read_bytes())
+    content = bytearray((folder / SERVED_FILE).read_bytes())
     content[-1] ^= 1
-    (folder / SERVED).write_bytes(content)
+    (folder / SERVED_FILE).write_bytes(content)
     with pytest.raises(UserError, match=r"served\.safetensors is damaged: its SHA-256"):
         load_models(folder)
 
@@ -164,7 +164,7 @@ def test_a_run_that_was_stopped_has_the_rows_of_its_last_checkpoint(name: str, t
 def test_data_of_a_program_are_given_again_and_must_be_the_same(tmp_path: Path) -> None:
     folder = run("fine-tuned", tmp_path / "run").folder
     checkpoint = json.loads((folder / "checkpoint.json").read_text())
-    assert SERVED in checkpoint["files"]
+    assert SERVED_FILE in checkpoint["files"]
     remove_derived(folder)  # as at the beginning of a longer run
     given = DATASETS.objects
     kept = dict(given)

@@ -16,7 +16,7 @@ from covey.parts.class_geometry import (
     described,
     told_by_labels,
 )
-from covey.parts.steps.class_means import class_table
+from covey.parts.steps.class_means import table_of_classes
 
 LOW, HIGH = [0.0, 0.0], [2.0, 0.0]
 
@@ -89,7 +89,7 @@ def test_a_client_is_measured_by_the_median_of_the_others() -> None:
 def test_a_client_is_described_by_its_halves() -> None:
     """Class 0: 1 and 3 in the first half, 5 in the second; class 1 only in the first; all in one dimension."""
     y, halves = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 0])
-    client = described(class_table(np.array([[1.0], [3.0], [5.0], [9.0]]), y, halves, 2), 0.0)
+    client = described(table_of_classes(np.array([[1.0], [3.0], [5.0], [9.0]]), y, halves, 2), 0.0)
     assert client.classes.tolist() == [0]
     assert client.means[:, 0, 0].tolist() == [2.0, 5.0, 3.0]
     assert client.within.tolist() == pytest.approx(

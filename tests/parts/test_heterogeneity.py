@@ -10,7 +10,7 @@ import pytest
 from covey.errors import UserError
 from covey.parts.heterogeneity import (
     Heterogeneity,
-    Measure,
+    HeterogeneityMeasure,
     gini,
     jackknifed,
     label_skew,
@@ -20,7 +20,7 @@ from covey.parts.heterogeneity import (
     spread,
 )
 from covey.parts.heterogeneity_words import level_of
-from covey.parts.steps.class_means import class_table, sketches
+from covey.parts.steps.class_means import sketches, table_of_classes
 from covey.parts.steps.privacy import Privacy
 from covey.runs.config import fleet_of, resolve
 from tests.parts.test_class_geometry import HIGH, LOW, exact
@@ -126,8 +126,8 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     found = jackknifed(0.25, (values.sum() - values) / 3)
     assert found.value == pytest.approx(0.25)
     assert found.high == pytest.approx(0.25 + 3.1824 * 0.06455, abs=1e-4)
-    assert jackknifed(0.3, np.array([0.2, 0.4])) == Measure(0.3, 0.0, 1.0)  # two clients
-    assert not Measure(0.3, 0.0, 1.0).known
+    assert jackknifed(0.3, np.array([0.2, 0.4])) == HeterogeneityMeasure(0.3, 0.0, 1.0)  # two clients
+    assert not HeterogeneityMeasure(0.3, 0.0, 1.0).known
 
 
 def test_swapped_names_are_concept_shift_and_moved_classes_are_feature_shift() -> None:
@@ -158,7 +158,7 @@ def test_random_labels_of_some_clients_are_noticed() -> None:
     fleet.close()
     from covey.parts.class_geometry import described
 
-    tables = [class_table(sketches(x, 32), y, halves, 10) for x, y, halves in clients]
+    tables = [table_of_classes(sketches(x, 32), y, halves, 10) for x, y, halves in clients]
     shift, concept, noise = shifts([described(table, 0.0) for table in tables])
     assert noise.value == pytest.approx(4 / 12)
     assert noise.known
@@ -180,7 +180,7 @@ def test_spread_is_the_slowest_tenth_over_the_median() -> None:
 def test_a_description_adds_at_most_one_to_each_part_of_the_table() -> None:
     sketch = sketches(100 * np.random.default_rng(0).standard_normal((50, 1, 8, 8)), 16)
     assert np.abs(sketch).sum(axis=1).max() <= 1 + 1e-12
-    table = class_table(sketch[:1], np.array([2]), np.array([1]), 3)
+    table = table_of_classes(sketch[:1], np.array([2]), np.array([1]), 3)
     assert np.abs(table).sum() <= 3.0
     assert not table[0].any()
     assert not table[1, :2].any()

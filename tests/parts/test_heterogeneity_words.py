@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
+from covey.parts.heterogeneity_words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_words_are_no_surer_than_the_interval(name: str) -> None:
     """An interval below the bound of what is low, above it, and across it from either side."""
-    bound, high = LEVELS[name]
+    bound, high = HETEROGENEITY_LEVELS[name]
     _, much, little = WORDS[name]
     assert meaning(name, 0.5 * bound, 0.0, 0.9 * bound) == little
     assert meaning(name, 2 * high, 1.1 * bound, 3 * high) == much
@@ -20,7 +20,7 @@ def test_words_are_no_surer_than_the_interval(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORDS)
 def test_a_number_without_an_interval_is_taken_as_it_is(name: str) -> None:
-    bound, high = LEVELS[name]
+    bound, high = HETEROGENEITY_LEVELS[name]
     assert [level_of(name, value) for value in (0.5 * bound, 1.1 * bound, 1.1 * high, math.nan)] == [
         "low",
         "middle",

@@ -22,7 +22,7 @@ from covey.runs.config import resolve
 from covey.testing import check_method, small_fleet
 from covey.training.bench.base import Recipe
 from covey.training.bench.choose import choose_bench
-from covey.training.bench.clipping import ClippedSums, Clipping, drawn
+from covey.training.bench.clipping import ClippedSums, Clipping, poisson_batches
 from covey.training.models import build
 from covey.training.objective import Classification
 from covey.training.rows import read_row
@@ -90,7 +90,7 @@ def test_lanes_train_on_clipped_gradients_as_opacus_does(name: str, rule: dict[s
     model, goal = build(name, input_shape=shape, outputs=10, seed=1), Classification()
     rng = np.random.default_rng(2)
     x, y = torch.from_numpy(rng.standard_normal((40, *shape), np.float32)), torch.arange(40) % 10
-    batches = [*drawn(40, 0.4, rng, 3), np.zeros(0, np.int64), *drawn(40, 0.1, rng, 1)]
+    batches = [*poisson_batches(40, 0.4, rng, 3), np.zeros(0, np.int64), *poisson_batches(40, 0.1, rng, 1)]
     rows = []
     for lanes in (True, False):
         make, _ = choose_bench(model, goal, shape, lanes=lanes, device="cpu")

@@ -9,7 +9,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
-from covey.privacy.longer import Budget, longer_private
+from covey.privacy.longer import LongerBudget, longer_private
 from covey.privacy.plan import SPENT, spent_sums
 from covey.privacy.settings import Private
 from covey.runs.api import run as covey_run
@@ -62,7 +62,7 @@ def test_what_the_further_rounds_would_be_like_is_said() -> None:
     noise = noise_for(30, 1e-5, sampling=drawn, times=8, accountant="rdp")
     memory = {SPENT.name: [asdict(Sums(noise=noise, sampling=drawn, times=7))]}
 
-    def asked(budget: Budget | None) -> tuple[dict[str, float | None], str]:
+    def asked(budget: LongerBudget | None) -> tuple[dict[str, float | None], str]:
         return longer_private(settings, memory, planned=8, done=7, rounds=10, budget=budget)
 
     with pytest.raises(

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from covey.folder.rows import read_journal
-from covey.report.fleet_view import fleet_view, groups_of
+from covey.report.fleet_view import fleet_view, groups_in_view
 
 
 def test_a_client_that_trains_twice_in_a_round_worked_in_one(tmp_path: Path) -> None:
@@ -29,5 +29,5 @@ def test_a_journal_whose_counts_are_no_numbers_is_shown(tmp_path: Path) -> None:
     rows = [[number, 1.0, 0, client, -1, split, name, float("nan")] for number, client, split, name in lines]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     read = read_journal(tmp_path / "metrics.jsonl")
-    assert groups_of(read) in ({}, {0: -1})
+    assert groups_in_view(read) in ({}, {0: -1})
     assert fleet_view(read, {})["ids"] == [[0]]

@@ -14,10 +14,10 @@ from covey.report.seeds import (
     differences,
     from_json,
     holm,
-    in_words,
     interval,
     interval_within,
     may_be_equal,
+    number_in_words,
     paired,
     ratios,
     to_json,
@@ -25,8 +25,8 @@ from covey.report.seeds import (
 
 
 def test_a_run_that_misses_its_target_counts_with_its_whole_cost() -> None:
-    assert in_words([400.0, 500.0, Bound(900.0)]) == "over 600 (2 of 3)"
-    assert in_words([Bound(900.0), Bound(700.0)]) == "over 800 (0 of 2)"
+    assert number_in_words([400.0, 500.0, Bound(900.0)]) == "over 600 (2 of 3)"
+    assert number_in_words([Bound(900.0), Bound(700.0)]) == "over 800 (0 of 2)"
 
 
 def test_ratios_of_bounds() -> None:
@@ -81,13 +81,13 @@ def test_no_interval_leaves_its_range(numbers: list[float]) -> None:
 
 
 def test_comparisons_show_their_interval() -> None:
-    assert in_words([1.0, 2.0, 3.0], "difference") == "2 [-0.48, 4.5]"
+    assert number_in_words([1.0, 2.0, 3.0], "difference") == "2 [-0.48, 4.5]"
     # Logarithms -1, 0, 1: geometric mean 1, interval exp(+-2.4841).
-    assert in_words([math.exp(-1), 1.0, math.e], "ratio") == "1 [0.083, 12]"
-    assert in_words([0.5], "ratio") == "0.5"
-    assert in_words([1.0, 1.0], "ratio") == "1"
-    assert in_words([0.5, Bound(0.75, "under")], "ratio") == "under 0.6124 (1 of 2)"
-    assert in_words([Bound(0.5, "over"), Bound(0.75, "under")], "ratio") == "-"
+    assert number_in_words([math.exp(-1), 1.0, math.e], "ratio") == "1 [0.083, 12]"
+    assert number_in_words([0.5], "ratio") == "0.5"
+    assert number_in_words([1.0, 1.0], "ratio") == "1"
+    assert number_in_words([0.5, Bound(0.75, "under")], "ratio") == "under 0.6124 (1 of 2)"
+    assert number_in_words([Bound(0.5, "over"), Bound(0.75, "under")], "ratio") == "-"
 
 
 def test_bounds_are_stored_as_what_they_are() -> None:

@@ -14,7 +14,7 @@ import covey
 from covey.cli import app
 from covey.cli.advise import verdict
 from covey.errors import UserError
-from covey.parts.heterogeneity import Heterogeneity, Measure
+from covey.parts.heterogeneity import Heterogeneity, HeterogeneityMeasure
 from covey.runs.advise import (
     ENOUGH,
     EVIDENCE,
@@ -31,7 +31,7 @@ from covey.runs.advise import (
 )
 from experiments.advice import lost, regrets, text
 
-NOTHING = Measure(0.0, 0.0, 0.01)
+NOTHING = HeterogeneityMeasure(0.0, 0.0, 0.01)
 ALIKE = Heterogeneity(
     label_skew=NOTHING,
     feature_shift=NOTHING,
@@ -45,7 +45,9 @@ ALIKE = Heterogeneity(
 
 
 def unlike(**values: float) -> Heterogeneity:
-    return replace(ALIKE, **{name: Measure(value, value, value) for name, value in values.items()})
+    return replace(
+        ALIKE, **{name: HeterogeneityMeasure(value, value, value) for name, value in values.items()}
+    )
 
 
 def fleet(name: str, found: Heterogeneity, **accuracy: float) -> KnownFleet:
@@ -120,7 +122,7 @@ def test_similarity_by_hand() -> None:
 def test_samples_and_separation_are_compared_as_powers_of_ten() -> None:
     features = features_of(replace(ALIKE, samples=1000.0, separation=0.01), table=True)
     assert (features["samples"], features["separation"], features["table"]) == pytest.approx((3, -2, 1))
-    unknown = features_of(replace(ALIKE, label_noise=Measure(0.2, 0.0, 1.0)), table=False)
+    unknown = features_of(replace(ALIKE, label_noise=HeterogeneityMeasure(0.2, 0.0, 1.0)), table=False)
     assert math.isnan(unknown["label_noise"])
 
 
@@ -155,17 +157,17 @@ def test_two_methods_that_known_fleets_do_not_tell_apart_are_both_named() -> Non
 
 def test_random_labels_alone_speak_for_one_model() -> None:
     """A fifth of the clients or more have them; where clients differ in more than that, known fleets decide."""
-    noisy = replace(ALIKE, label_noise=Measure(0.3, 0.2, 0.4))
+    noisy = replace(ALIKE, label_noise=HeterogeneityMeasure(0.3, 0.2, 0.4))
     known = thrice("a", noisy, fedavg=70.0, cfic=85.0, ifca=71.0, local=60.0)
     advice = conclude(noisy, known)
     assert (advice.method, advice.other) == ("fedavg", "cfic")
     assert "random labels" in advice.sentences()[1]
-    skewed = replace(noisy, label_skew=Measure(0.6, 0.5, 0.7))
+    skewed = replace(noisy, label_skew=HeterogeneityMeasure(0.6, 0.5, 0.7))
     assert (
         conclude(skewed, [replace(one, features=features_of(skewed, table=False)) for one in known]).method
         == "cfic"
     )
-    unsure = replace(ALIKE, label_noise=Measure(0.3, 0.0, 0.4))
+    unsure = replace(ALIKE, label_noise=HeterogeneityMeasure(0.3, 0.0, 0.4))
     assert conclude(unsure, known).method == "cfic"
 
 
@@ -174,9 +176,9 @@ def test_whole_points_are_printed_and_never_tenths() -> None:
 
 
 def test_a_printed_interval_is_no_narrower_than_the_known_one() -> None:
-    line = numbers({"label_skew": Measure(0.254, 0.219, 0.291)})[1]
+    line = numbers({"label_skew": HeterogeneityMeasure(0.254, 0.219, 0.291)})[1]
     assert "0.25 [0.21, 0.30]" in line
-    assert "?" in numbers({"concept_shift": Measure(0.3, 0.0, 1.0)})[1]
+    assert "?" in numbers({"concept_shift": HeterogeneityMeasure(0.3, 0.0, 1.0)})[1]
 
 
 def test_regret_counts_only_beyond_the_paired_interval() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import covey
 from covey.cli.command import RunOptions
-from covey.cli.run import gathered
+from covey.cli.run import gathered_tables
 from covey.core.round import Method
 from covey.data import from_tensors
 from covey.errors import UserError
@@ -284,7 +284,7 @@ def test_a_name_stands_for_a_table_with_that_name(tmp_path: Path) -> None:
     run = covey.run(partition="iid", rounds=1, out=tmp_path / "run", **QUIET)
     assert run.config["partition"]["name"] == "iid"
     (tmp_path / "short.toml").write_text('rounds = 1\nmethod = "cfic"\npartition = "iid"\n')
-    config = resolve(gathered(tmp_path / "short.toml", RunOptions(set_=["method.alpha=0.5"])))
+    config = resolve(gathered_tables(tmp_path / "short.toml", RunOptions(set_=["method.alpha=0.5"])))
     assert (config["method"]["alpha"], config["partition"]["name"]) == (0.5, "iid")
 
 

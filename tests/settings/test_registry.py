@@ -15,7 +15,7 @@ import pytest
 from covey.core.protocols import Step
 from covey.errors import UserError
 from covey.settings import catalogue
-from covey.settings.own_code import bare_name, full_name, own_place, split_name
+from covey.settings.own_code import bare_name, file_and_name, full_name, own_place
 from covey.settings.registry import Registry, only_installed, registered
 
 KINDS = {name: value for name, value in vars(catalogue).items() if isinstance(value, Registry)}
@@ -183,8 +183,8 @@ def test_a_site_finds_only_what_is_installed_there_or_allowed_by_its_own_command
 
 
 def test_names_and_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert split_name("a/b.py:c") == ("a/b.py", "c")
-    assert split_name("fedavg") == ("", "fedavg")
+    assert file_and_name("a/b.py:c") == ("a/b.py", "c")
+    assert file_and_name("fedavg") == ("", "fedavg")
     assert bare_name("a.b:c") == "c"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "beside").mkdir()

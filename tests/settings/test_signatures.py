@@ -16,14 +16,14 @@ from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
-from covey.runs.sections import GIVEN, DataSection, ModelSection, Top, settings_in
+from covey.runs.sections import FILLED_IN_OF, DataSection, ModelSection, Top, settings_in
 from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, PARTS, RULES, SHIFTS, STEPS
 from covey.settings.ranges import Count, Natural, NotNegative, Positive, Range, Share
 from covey.settings.signatures import (
     FILLED_IN,
     about_settings,
     checked,
-    convert,
+    fitted,
     in_words,
     settings_of,
     takes,
@@ -132,7 +132,7 @@ def test_types_in_words(wanted: Any, words: str) -> None:
 
 
 def test_a_whole_number_becomes_the_float_that_is_asked_for() -> None:
-    fits, value = convert(1, Share)
+    fits, value = fitted(1, Share)
     assert fits
     assert isinstance(value, float)
 
@@ -175,7 +175,7 @@ def every_maker() -> list[tuple[str, Any]]:
 
 
 def test_everything_that_takes_settings_checks_them_in_the_one_way() -> None:
-    filled_in = {*chain.from_iterable(GIVEN.values()), *FILLED_IN}
+    filled_in = {*chain.from_iterable(FILLED_IN_OF.values()), *FILLED_IN}
     unchecked = [
         name
         for name, maker in every_maker()

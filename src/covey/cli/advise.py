@@ -50,7 +50,7 @@ def advise(
         host: with --sites: where they connect to.
         port: with --sites: the port.
     """
-    from covey.cli.run import gathered
+    from covey.cli.run import gathered_tables
     from covey.runs.advise import advise_fleet
     from covey.runs.config import fleet_of, resolve
 
@@ -60,7 +60,7 @@ def advise(
         raise UserError("--out goes with --check: the advice itself writes nothing")
     if epsilon is not None and not epsilon > 0:
         raise UserError(f"--epsilon is {epsilon}; allowed: a number above 0")
-    tables = gathered(file, fleet)
+    tables = gathered_tables(file, fleet)
     config = resolve(tables)
     here: AbstractContextManager[Fleet] = (
         asked_sites(config, host, port, None if insecure else certs)
@@ -85,7 +85,7 @@ def asked_sites(config: Config, host: str, port: int, certs: Path | None) -> Ite
     """The sites that join; nothing is trained, and no folder is written."""
     import tempfile
 
-    from covey.cli.serve import listening, open_sites
+    from covey.cli.serve import open_sites, place_of
     from covey.deploy import superlink as links
 
     links.need_flower()
@@ -93,7 +93,7 @@ def asked_sites(config: Config, host: str, port: int, certs: Path | None) -> Ite
         tempfile.TemporaryDirectory() as folder,
         links.superlink(certs or Path(folder), certs=certs) as link,
         open_sites(
-            config, link, certs, listening(host, port, certs is None), config["data"]["clients"]
+            config, link, certs, place_of(host, port, certs is None), config["data"]["clients"]
         ) as fleet,
     ):
         yield fleet
@@ -111,11 +111,11 @@ def print_file(tables: dict[str, Any], method: str, command: str) -> None:
 
 def draw(found: Heterogeneity, path: Path) -> None:
     """The numbers as shares of what is high."""
-    from covey.parts.heterogeneity_words import LEVELS, WORDS
+    from covey.parts.heterogeneity_words import HETEROGENEITY_LEVELS, WORDS
     from covey.report.figures import draw_bars
 
     bars = {
-        WORDS[name][0]: round(min(one.value / LEVELS[name][1], 2.0), 2)
+        WORDS[name][0]: round(min(one.value / HETEROGENEITY_LEVELS[name][1], 2.0), 2)
         for name, one in found.measures().items()
         if one.known
     }

@@ -22,14 +22,14 @@ def audit(file: Path, *, contains: str | None = None, last: Natural | None = Non
         contains: the head of this trail as it was noted elsewhere: it must still be in it.
         last: print only so many lines, the last.
     """
-    from covey.deploy.audit import FILE, checked
+    from covey.deploy.audit import AUDIT_FILE, checked_lines
 
-    path = file / FILE if file.is_dir() else file
+    path = file / AUDIT_FILE if file.is_dir() else file
     if not path.exists():
         raise UserError(
             f"{path} does not exist; covey join writes it into --state, covey serve into the run's folder"
         )
-    lines = [line for line in checked(path) if line.number]
+    lines = [line for line in checked_lines(path) if line.number]
     console = Console(soft_wrap=True)
     for line in lines[-last:] if last else lines if last is None else []:
         console.print(f"{line.number:>5} {line.facts['time']} {words(line.facts)}")

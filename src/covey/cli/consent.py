@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from covey.deploy.site import Site
 
 READING = "it only looks at the study for now"
-PATIENCE = 120.0  # seconds for the server's first question
+GREETING_SECONDS = 120.0  # seconds for the server's first question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Server:
         except OSError as error:
             raise RunError(f"{self.address} cannot be reached: {error}") from error
         heard: list[dict[str, Any]] = []
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + GREETING_SECONDS
 
         def answer(block: bytes) -> bytes:
             request = named_from_bytes(block)
@@ -51,14 +51,16 @@ class Server:
 
         serve_site(self.address, answer, ca=self.ca, key=self.key, folder=self.folder, say=say, enough=enough)
         if not heard:
-            raise RunError(f"{self.address} has asked nothing in {PATIENCE:.0f} s; its run may be under way")
+            raise RunError(
+                f"{self.address} has asked nothing in {GREETING_SECONDS:.0f} s; its run may be under way"
+            )
         return heard[0]
 
 
 def show(server: Server) -> None:
     """Prints the server's study (or the one in a file) in plain words, and keeps it for `--approve`."""
     from covey.deploy.consent import keep_shown
-    from covey.deploy.study import in_words, verified
+    from covey.deploy.study import study_in_words, verified
     from covey.files import read_json
 
     file = Path(server.address)
@@ -70,7 +72,7 @@ def show(server: Server) -> None:
     except Refused as no:
         raise RunError(str(no)) from no
     keep_shown(server.folder, study)
-    for line in in_words(study):
+    for line in study_in_words(study):
         print(line)
     say("to approve it, by a person's name: covey join ... --approve NAME")
 

@@ -19,7 +19,7 @@ def convert(kind: str, folder: Path, out: Path | None = None, *, shape: str = ""
         shape: of one sample, such as 1,28,28. [default: as it is]
     """
     from covey.data.archives import ARCHIVES, convert_archive
-    from covey.data.foreign import convert as write
+    from covey.data.foreign import convert_folder
 
     if kind in ARCHIVES:
         place, clients = convert_archive(kind, folder, out)
@@ -30,7 +30,7 @@ def convert(kind: str, folder: Path, out: Path | None = None, *, shape: str = ""
     sizes = [part.strip() for part in shape.split(",")] if shape else []
     if not all(part.isdecimal() and int(part) > 0 for part in sizes):
         raise UserError(f"--shape is {shape!r}; allowed: whole numbers with commas, such as 1,28,28")
-    made = write(kind, folder, out, [int(part) for part in sizes])
+    made = convert_folder(kind, folder, out, [int(part) for part in sizes])
     console.print(
         f"wrote {out}: {made['clients']:,} clients, {made['training']:,} training and {made['test']:,} test samples\n"
         f"covey run --dataset clients --set data.path={out}",

@@ -26,7 +26,7 @@ EXTRAS = {
     "tensorboard": "tracking with TensorBoard",
     "wandb": "tracking with Weights & Biases",
 }
-Row = tuple[str, str]
+CheckRow = tuple[str, str]
 
 
 def doctor(*, compile: bool = False) -> None:
@@ -43,7 +43,7 @@ def doctor(*, compile: bool = False) -> None:
         compiled_now()
 
 
-def installed() -> Iterator[Row]:
+def installed() -> Iterator[CheckRow]:
     """Versions, and which extras are there."""
     import torch
 
@@ -87,7 +87,7 @@ def version_of(package: str) -> str | None:
         return None
 
 
-def machine() -> Iterator[Row]:
+def machine() -> Iterator[CheckRow]:
     """Processor, cores, memory, GPU, and what the fast trainer can use of them."""
     import torch
 
@@ -115,7 +115,7 @@ def fast_trainer() -> str:
     return f"{instruction_set()}, {there}"
 
 
-def data() -> Iterator[Row]:
+def data() -> Iterator[CheckRow]:
     """Where the data sets' folders lie, and which of them are there."""
     from covey.data.sources import SOURCES
     from covey.files import data_folder

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joining:
+class JoinOptions:
     """What a site gives, keeps and allows.
 
     Args:
@@ -154,7 +154,7 @@ class Joining:
             )
 
 
-def join(address: str, *, options: Joining) -> None:
+def join(address: str, *, options: JoinOptions) -> None:
     """Participate in a run with the data of this machine; only what is installed or allowed here ever runs here.
 
     Args:
@@ -207,7 +207,7 @@ def join(address: str, *, options: Joining) -> None:
         serve_site(address, site.answer, ca=ca, key=secret, folder=state, say=say, most=most)
 
 
-def look_at(server: Server, options: Joining) -> None:
+def look_at(server: Server, options: JoinOptions) -> None:
     """Shows the study, or approves what was shown."""
     from covey.cli import consent
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from covey.cli.command import FleetOptions
-from covey.cli.run import gathered
+from covey.cli.run import gathered_tables
 from covey.terminal import Console, say
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def look(
     Args:
         png: also draw it into this picture.
     """
-    from covey.parts.heterogeneity import Measure, measure_heterogeneity, of_simulation
+    from covey.parts.heterogeneity import HeterogeneityMeasure, measure_heterogeneity, of_simulation
     from covey.runs.advise import numbers
     from covey.runs.config import fleet_of, resolve
 
-    here = fleet_of(resolve(gathered(file, fleet)), say)
+    here = fleet_of(resolve(gathered_tables(file, fleet)), say)
     federation = here.data
     counts = federation.label_counts()
     classes = list(federation.dataset.classes)
@@ -50,7 +50,9 @@ def look(
         found = (
             measure_heterogeneity(here).measures()
             if classes
-            else {name: Measure(value, value, value) for name, value in of_simulation(here).items()}
+            else {
+                name: HeterogeneityMeasure(value, value, value) for name, value in of_simulation(here).items()
+            }
         )
         for line in numbers(found):
             Console().print(line, soft_wrap=True, highlight=False, markup=False)

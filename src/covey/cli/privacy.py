@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from covey.cli.command import RunOptions
-from covey.cli.run import gathered
+from covey.cli.run import gathered_tables
 from covey.errors import UserError
 from covey.settings.ranges import Count
 from covey.terminal import Console, say
@@ -65,7 +65,7 @@ def privacy(
     from covey.privacy.settings import Private
     from covey.runs.config import resolve
 
-    tables = gathered(file, RunOptions(clients=clients, rounds=rounds, set_=set_), method)
+    tables = gathered_tables(file, RunOptions(clients=clients, rounds=rounds, set_=set_), method)
     if per_round is not None:
         tables.setdefault("method", {}).setdefault("name", "fedavg")
         tables["method"]["per_round"] = per_round

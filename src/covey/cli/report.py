@@ -31,8 +31,8 @@ def report(
         raise UserError("--set goes with --to: a report has no settings")
     from covey.folder.read import read_run
     from covey.report.page import write_report
-    from covey.report.table import labels_of, summary_table, unfinished
-    from covey.runs.study.plan import FILE as PLAN
+    from covey.report.table import run_labels, summary_table, unfinished
+    from covey.runs.study.plan import STUDY_FILE as PLAN
     from covey.runs.trackers.replay import run_folders
     from covey.terminal import Console
 
@@ -47,7 +47,7 @@ def report(
     runs = [read_run(run) for part in found for run in part]
     write_report(runs, page)
     Console().print(summary_table(runs))
-    for sentence in unfinished(runs, labels_of(runs)):
+    for sentence in unfinished(runs, run_labels(runs)):
         Console().print(sentence)
     Console(stderr=True).print(f"report: {page}")
 

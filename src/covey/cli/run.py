@@ -16,7 +16,7 @@ from covey.settings.ranges import Count, Natural
 from covey.terminal import console, live, say
 
 if TYPE_CHECKING:
-    from covey.privacy.longer import Budget
+    from covey.privacy.longer import LongerBudget
     from covey.runs.config import Config
     from covey.runs.results import Run
 
@@ -64,7 +64,7 @@ def run(
     if from_ is not None:
         raise UserError("--from goes with --resume: a new run begins with round 1")
     options = replace(options, set_=[*(options.set_ or ()), *engine_settings(engine, address)])
-    config = resolve(seldom_measured(gathered(file, options, method)))
+    config = resolve(seldom_measured(gathered_tables(file, options, method)))
     folder = out or new_run_folder(config.method_name)
     announce(config)
     with live(config.method_name, config.top.rounds) as watch, interruptible():
@@ -73,7 +73,7 @@ def run(
 
 
 def go_on(
-    folder: Path, rounds: int | None, epsilon: Budget | None, changed_code: bool, from_round: int | None
+    folder: Path, rounds: int | None, epsilon: LongerBudget | None, changed_code: bool, from_round: int | None
 ) -> None:
     """The run in a folder, to its end or to so many rounds."""
     from covey.runs.config import config_in
@@ -92,7 +92,7 @@ def go_on(
     show([done])
 
 
-def budget_of(epsilon: str | None) -> Budget | None:
+def budget_of(epsilon: str | None) -> LongerBudget | None:
     """The option --epsilon as it is meant."""
     if epsilon == "same-noise":
         return "same-noise"
@@ -133,7 +133,7 @@ def compare(
     """
     from covey.cli.study import go_on_with_study, make_study
     from covey.runs.compare import configs_of, run_all
-    from covey.runs.study.plan import Plan
+    from covey.runs.study.plan import StudyPlan
 
     if resume is not None:
         if any((methods, out, seeds, options != RunOptions())):
@@ -143,7 +143,7 @@ def compare(
     configs = configs_of(compared(methods or [], options), say)
     announce(next(iter(configs.values())))
     if seeds is not None:
-        plan = Plan(kind="compare", configs=configs, seeds=seeds)
+        plan = StudyPlan(kind="compare", configs=configs, seeds=seeds)
         make_study(plan, out or new_run_folder("compare"), processes)
         return
     with interruptible():
@@ -163,7 +163,7 @@ def compared(methods: list[str], options: RunOptions) -> dict[str, dict[str, Any
     from covey.settings.toml import read_tables
 
     files = [Path(name) for name in methods if name.endswith(".toml")]
-    fleet = gathered(files[0] if files else None, options)
+    fleet = gathered_tables(files[0] if files else None, options)
     composed = {files[0].stem: fleet} if is_composed(fleet) else {}
     for file in files[1:]:
         tables = read_tables(file)
@@ -192,7 +192,7 @@ def compared(methods: list[str], options: RunOptions) -> dict[str, dict[str, Any
     return runs
 
 
-def gathered(file: Path | None, options: FleetOptions, method: str | None = None) -> dict[str, Any]:
+def gathered_tables(file: Path | None, options: FleetOptions, method: str | None = None) -> dict[str, Any]:
     """The tables of the file, with the options on top."""
     from covey.runs.compare import with_method
     from covey.settings.toml import named_tables, read_tables, with_setting

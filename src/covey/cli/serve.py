@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from covey.cli.command import FleetOptions, Port
 from covey.errors import UserError
 from covey.settings.hosts import check_host
-from covey.settings.own_code import is_file, load_file, one_sentence, split_name
+from covey.settings.own_code import file_and_name, is_file, load_file, one_sentence
 from covey.terminal import live, say, with_times
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from covey.deploy.fleet import SiteFleet
     from covey.deploy.status import Status
     from covey.deploy.status_page import PagePlace
-    from covey.deploy.study import Study
+    from covey.deploy.study import SiteStudy
     from covey.deploy.superlink import Link
     from covey.parts.steps.scale import TellScale
     from covey.runs.config import Config
@@ -33,7 +33,7 @@ PORT = 9440
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving:
+class ServeOptions:
     """Where a run over real sites is kept, and how sites reach it.
 
     Args:
@@ -121,7 +121,7 @@ class Serving:
         return links.superlink(database, certs=self.secrets)
 
 
-def serve(file: Path | None = None, *, options: Serving) -> None:
+def serve(file: Path | None = None, *, options: ServeOptions) -> None:
     """Run a method over real sites: waits for them, checkpoints every round, resumes after a crash.
 
     Args:
@@ -144,7 +144,7 @@ def serve(file: Path | None = None, *, options: Serving) -> None:
     own = options.own_data()
     scaling = asked_scale(options.scale_epsilon, options.scale_range) if options.scale else None
     page = page_place(options.status_port, options.status_host, options.status_key, secrets)
-    place = listening(options.host, options.port, options.insecure)
+    place = place_of(options.host, options.port, options.insecure)
     told: dict[str, Any] = {
         "folder": folder,
         "page": page,
@@ -178,21 +178,21 @@ def publish_study(config: Config, sites: int, certs: Path | None, file: Path) ->
     """The study as a file that a site can read before any server runs."""
     import json
 
-    from covey.deploy.study import in_words, signed, study_of
+    from covey.deploy.study import signed_study, study_in_words, study_of
     from covey.files import write_atomically
 
     study = study_of(config, sites)
     if study is None:
         raise UserError("--publish needs [sites] purpose and contact: what the run is for, and whom to ask")
-    write_atomically(file, json.dumps(signed(study, certs).plain(), indent=1))
-    for line in in_words(study):
+    write_atomically(file, json.dumps(signed_study(study, certs).plain(), indent=1))
+    for line in study_in_words(study):
         print(line)
     say(
         f"the signed study: {file}; a site reads it with: covey join {file} --show --ca ca.crt --key NAME.key"
     )
 
 
-def listening(host: str, port: int, insecure: bool) -> str:
+def place_of(host: str, port: int, insecure: bool) -> str:
     """HOST:PORT where sites connect to; without keys only on loopback."""
     check_host(host)
     return f"{'127.0.0.1' if insecure and host == '0.0.0.0' else host}:{port}"
@@ -213,7 +213,7 @@ def page_place(port: int | None, host: str, key: Path | None, certs: Path | None
 
 def served_config(file: Path | None, resume: Path | None, assignments: list[str] | None) -> Config:
     """The configuration of a deployment: a checkpoint after every round."""
-    from covey.cli.run import gathered
+    from covey.cli.run import gathered_tables
     from covey.runs.config import resolve
     from covey.settings.toml import read_tables
 
@@ -221,7 +221,7 @@ def served_config(file: Path | None, resume: Path | None, assignments: list[str]
         if not (resume / "config.toml").exists():
             raise UserError(f"--resume {resume} is not a run folder: it has no config.toml")
         return resolve(read_tables(resume / "config.toml"))
-    tables = gathered(file, FleetOptions(set_=assignments))
+    tables = gathered_tables(file, FleetOptions(set_=assignments))
     return resolve({**tables, "checkpoint_seconds": 0.0})
 
 
@@ -267,7 +267,7 @@ def open_sites(
     from covey.deploy.run import site_fleet
     from covey.deploy.site_list import SiteList
     from covey.deploy.status import Status
-    from covey.deploy.status_page import shown
+    from covey.deploy.status_page import status_shown
 
     sites = SiteList(certs) if certs else None
     for warning in (*sites.warnings(), *server_warning(certs)) if sites and certs else ():
@@ -290,7 +290,7 @@ def open_sites(
             mailboxes=mailboxes,
             connections=status.connections,
         ),
-        shown(status, folder, page) if folder else nullcontext(),
+        status_shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"
         say(
@@ -311,14 +311,14 @@ def open_sites(
         )
 
 
-def told_study(config: Config, sites: int, certs: Path | None, status: Status) -> Study | None:
+def told_study(config: Config, sites: int, certs: Path | None, status: Status) -> SiteStudy | None:
     """The study that sites must have approved, if the run is one; said, and written down."""
-    from covey.deploy.study import signed, study_of
+    from covey.deploy.study import signed_study, study_of
 
     study = study_of(config, sites)
     if study is None:
         return None
-    study = signed(study, certs)
+    study = signed_study(study, certs)
     status.event("study", name=study.says["name"], study=study.digest)
     say(f"study {study.says['name']} ({study.digest[:16]}): sites that have approved it participate")
     return study
@@ -346,7 +346,7 @@ def server_warning(certs: Path) -> list[str]:
 
 def loaded(where: str, name: str) -> Any:
     """What FILE.py:FUNCTION gives; a function with an argument is told the site's name."""
-    file, function = split_name(where)
+    file, function = file_and_name(where)
     if not is_file(file):
         raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION")
     if not Path(file).is_file():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from covey.cli.command import RunOptions
-from covey.cli.run import announce, gathered
+from covey.cli.run import announce, gathered_tables
 from covey.errors import RunError, UserError
 from covey.files import new_run_folder
 from covey.settings.ranges import Count, Natural
@@ -16,7 +16,7 @@ from covey.terminal import console, live_many, say
 
 if TYPE_CHECKING:
     from covey.report.replicas import Replicas
-    from covey.runs.study.plan import Plan
+    from covey.runs.study.plan import StudyPlan
     from covey.runs.study.tuning import Tuned
 
 
@@ -45,7 +45,7 @@ def sweep(
             raise UserError("--resume uses the folder's own study; it takes no other option")
         go_on_with_study("sweep", resume, processes)
         return
-    plan = sweep_plan(gathered(file, options, method), over or [], seeds or 1)
+    plan = sweep_plan(gathered_tables(file, options, method), over or [], seeds or 1)
     announce(next(iter(plan.configs.values())))
     make_study(plan, out or new_run_folder("sweep"), processes)
 
@@ -98,7 +98,7 @@ def tune(
         names = tuple(dict.fromkeys(name for name in methods or () if not name.endswith(".toml")))
         if len(files) > 1:
             raise UserError(f"tune takes one file with the fleet, not {len(files)}: {', '.join(files)}")
-        tables = gathered(Path(files[0]) if files else None, options)
+        tables = gathered_tables(Path(files[0]) if files else None, options)
         names = names or (str(tables.get("method", {}).get("name", "fedavg")),)
         tuning = Tuning(
             methods=names,
@@ -166,7 +166,7 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
             show_study(one.tested.replicas)
 
 
-def make_study(plan: Plan, folder: Path, processes: int | None = None) -> None:
+def make_study(plan: StudyPlan, folder: Path, processes: int | None = None) -> None:
     """Makes the study, or what is left of it, and shows what it found."""
     from covey.runs.study.execute import StudyInterrupted, execute
 

@@ -28,7 +28,7 @@ STANDS_OUT = 10.0  # times as long as the others' updates: then it is said who s
 
 
 @dataclass
-class Answers:
+class HeardReplies:
     """What a fleet was told while a part of the method was asked, so that the part can be asked again as if some
     clients were silent; every fleet has one, and nothing is kept between two parts."""
 
@@ -58,7 +58,7 @@ class Answers:
         return {reply.id for replies in self.told.values() for reply in replies}
 
     @contextmanager
-    def keeping(self) -> Iterator[Answers]:
+    def keeping(self) -> Iterator[HeardReplies]:
         """For the time of one part."""
         self.kept = True
         try:

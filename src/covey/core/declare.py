@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 from covey.core.needs import Facts
 from covey.core.shows import Shows
-from covey.settings.signatures import validated
+from covey.settings.signatures import Maker, validated
 
-Maker = TypeVar("Maker", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from covey.core.checks import Answers
+from covey.core.checks import HeardReplies
 from covey.core.ledger import Ledger
 from covey.core.messages import Reply, Task
 from covey.core.privacy_loss import Loss
@@ -184,7 +184,7 @@ class Fleet(Protocol):
     @property
     def ledger(self) -> Ledger: ...
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> HeardReplies:
         """What the part that is asked now was told; `ask` goes through it."""
         ...
 

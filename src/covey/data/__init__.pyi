@@ -5,15 +5,15 @@ from .image_folder import read_images
 from .loading import load
 from .split_files import read_leaf, read_split
 from .table import read_table
-from .types import Dataset, Federation, Samples, Scale, Share, Shift
+from .types import ClientShare, Dataset, Federation, Samples, Scale, Shift
 from .usual import Usual, declare
 
 __all__ = [
+    "ClientShare",
     "Dataset",
     "Federation",
     "Samples",
     "Scale",
-    "Share",
     "Shift",
     "Usual",
     "declare",

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.errors import UserError
 
-Floats = NDArray[np.float64]
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?\s*$"  # 3,14 and 1.234,5
 COMMA_OF_THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*$"  # 1,234: a decimal comma or not?
@@ -20,7 +19,7 @@ LARGEST = float(np.finfo(np.float32).max)
 EXACT = 2**53  # whole numbers beyond are not told apart as floating-point numbers
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_text_column(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -42,7 +41,7 @@ def tidied(column: pa.ChunkedArray, na_values: Sequence[str] = ()) -> pa.Chunked
         column = column.cast(pa.large_string())
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
-    if is_text(column.type):
+    if is_text_column(column.type):
         bare = pc.utf8_trim_whitespace(column)
         empty = pc.equal(bare, "")
         if na_values:
@@ -58,7 +57,7 @@ def tidied(column: pa.ChunkedArray, na_values: Sequence[str] = ()) -> pa.Chunked
 
 def words_of(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Categories as texts: true and false, whole numbers without a point."""
-    if is_text(column.type):
+    if is_text_column(column.type):
         return column
     try:
         return column.cast(pa.string())
@@ -66,9 +65,9 @@ def words_of(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         raise not_for_models(column, name) from error
 
 
-def numbers_of(column: pa.ChunkedArray, name: str) -> Floats:
+def numbers_of(column: pa.ChunkedArray, name: str) -> Array:
     """Numbers as floating-point numbers, also from texts, with NaN for empty cells."""
-    if is_text(column.type):
+    if is_text_column(column.type):
         column = _parsed(column, name)
     elif not (is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
         raise not_for_models(column, name)
@@ -82,7 +81,7 @@ def numbers_of(column: pa.ChunkedArray, name: str) -> Floats:
                 f"the column {name!r} holds {column[row].as_py()} in row {row + 1}; whole numbers beyond 2^53 cannot "
                 "be told apart as numbers: leave the column out (exclude), or name it in categories"
             )
-    found: Floats = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    found: Array = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
     large = np.abs(found) > LARGEST
     if large.any():
         row = int(large.argmax())
@@ -141,7 +140,7 @@ def dates_of(column: pa.ChunkedArray, name: str, written: str = "") -> pa.Chunke
     """Dates, also from texts: written as in ISO 8601, or as the format says."""
     if is_date(column.type) or pa.types.is_null(column.type):
         return column
-    if not is_text(column.type):
+    if not is_text_column(column.type):
         raise UserError(f"the column {name!r} holds {column.type}; in training it held dates")
     made = parsed_dates(column, written)
     wrong = pc.and_(pc.is_null(made), pc.is_valid(column))
@@ -169,7 +168,7 @@ def parsed_dates(column: pa.ChunkedArray, written: str) -> pa.ChunkedArray:
     return found
 
 
-def date_parts(column: pa.ChunkedArray, kind: str) -> Floats:
+def date_parts(column: pa.ChunkedArray, kind: str) -> Array:
     """One part of every date, with NaN for an empty cell."""
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)

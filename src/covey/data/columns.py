@@ -16,7 +16,7 @@ from covey.data.cells import (
     date_parts,
     is_date,
     is_number,
-    is_text,
+    is_text_column,
     not_for_models,
     parsed_dates,
     some,
@@ -62,7 +62,7 @@ class Choices:
 
 
 @dataclass
-class Found:
+class SeenColumns:
     """The columns with what they hold, and what was decided on the way."""
 
     columns: list[Column] = field(default_factory=list)
@@ -96,9 +96,9 @@ class Found:
         return found
 
 
-def look(table: pa.Table, names: Sequence[str], choices: Choices) -> Found:
+def look(table: pa.Table, names: Sequence[str], choices: Choices) -> SeenColumns:
     """What the named columns of a table are; a `UserError` for one that cannot be an input as it is."""
-    found = Found()
+    found = SeenColumns()
     for name in names:
         cells = tidied(table[name], choices.na_values)
         metadata = table.schema.field(name).metadata or {}
@@ -108,7 +108,7 @@ def look(table: pa.Table, names: Sequence[str], choices: Choices) -> Found:
     return found
 
 
-def _look_at(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
+def _look_at(found: SeenColumns, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
     wanted = name in choices.features
     known = cells.drop_null()
     if not len(known):
@@ -126,13 +126,13 @@ def _look_at(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices
         found.columns.append(Column(name=name, unit=unit))
     elif is_date(cells.type):
         _date(found, known, name, "", wanted)
-    elif is_text(cells.type):
+    elif is_text_column(cells.type):
         _text(found, cells, name, unit, choices)
     else:
         raise not_for_models(cells, name)
 
 
-def _text(found: Found, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
+def _text(found: SeenColumns, cells: pa.ChunkedArray, name: str, unit: str, choices: Choices) -> None:
     known = cells.drop_null()
     texts = pc.unique(known)
     numbers = stray_text(texts) is None and (len(texts) > FEW or bool(choices.na_values))
@@ -179,7 +179,7 @@ def _category(known: pa.ChunkedArray, name: str) -> Column:
     return Column(name=name, kind="category", categories=tuple(words))
 
 
-def _date(found: Found, known: pa.ChunkedArray, name: str, written: str, wanted: bool) -> None:
+def _date(found: SeenColumns, known: pa.ChunkedArray, name: str, written: str, wanted: bool) -> None:
     parts = [kind for kind in DATE_PARTS if len(np.unique(date_parts(known, kind))) > 1]
     if not parts:
         if wanted:
@@ -220,7 +220,7 @@ def _is_id(known: pa.ChunkedArray, rows: int, name: str) -> bool:
     """Texts that are almost all different; whole numbers only if they are called so, too: they may be measured."""
     if rows < FEWEST_ROWS or pa.types.is_floating(known.type) or pa.types.is_decimal(known.type):
         return False
-    if not is_text(known.type) and not ID_NAME.search(name.strip()):
+    if not is_text_column(known.type) and not ID_NAME.search(name.strip()):
         return False
     values = len(pc.unique(known))
     return values >= FEWEST_ROWS and values >= ALMOST * len(known)

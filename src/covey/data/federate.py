@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from covey.data.ground_truth import UNKNOWN, with_shifts
 from covey.data.local_tests import OWN_SHARE, from_groups, from_pool, hold_out
-from covey.data.partitions.cutting import Cut, Parts, TestRule
+from covey.data.partitions.cutting import DealtOut, Parts, TestRule
 from covey.data.pieces import Pieces, table_of_counts
 from covey.data.together import units_of
 from covey.data.types import UNSHIFTED, Dataset, Federation, Indices, Samples, Shares
@@ -24,7 +24,7 @@ from covey.streams import stream
 
 # Arguments that the program fills in; all others of a partition or shift are the user's settings.
 INPUTS = ("samples", "labels", "groups", "domains", "pixels")
-GIVEN = frozenset({"dataset", *INPUTS, "counts", "clients", "rng"})
+FEDERATED_BY = frozenset({"dataset", *INPUTS, "counts", "clients", "rng"})
 
 
 @validated
@@ -66,8 +66,8 @@ def federate(
     """
     cut = PARTITIONS.find(partition)
     move = None if shift is None else SHIFTS.find(shift)
-    cut_settings = settings_of(cut, given=GIVEN)
-    move_settings = settings_of(move, given=GIVEN) if move else {}
+    cut_settings = settings_of(cut, given=FEDERATED_BY)
+    move_settings = settings_of(move, given=FEDERATED_BY) if move else {}
     settings = checked("partition", cut_settings | move_settings, settings)
 
     given = cut(
@@ -76,7 +76,7 @@ def federate(
         rng=stream(seed, "partition"),
         **_only(settings, cut_settings),
     )
-    found = given if isinstance(given, Cut) else Cut(given)
+    found = given if isinstance(given, DealtOut) else DealtOut(given)
     parts = Pieces(dataset.train[found.parts.whole], found.parts.ends)
     counts = _label_table(dataset, parts)
     train, test = _local_tests(

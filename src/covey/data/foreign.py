@@ -91,7 +91,7 @@ def read_arrays(content: bytes, where: object) -> Any:
         raise UserError(f"{where} is refused: {error}") from error
 
 
-def convert(kind: str, folder: Path, out: Path, shape: Sequence[int] = ()) -> dict[str, int]:
+def convert_folder(kind: str, folder: Path, out: Path, shape: Sequence[int] = ()) -> dict[str, int]:
     """Writes the folder of another library as one npz file for `data.name = "clients"`; says what is in it."""
     if kind not in KINDS:
         raise UserError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}")

@@ -22,7 +22,7 @@ from covey.settings.signatures import takes, validated, validated_in
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
 
-Pixels = Annotated[int, Range(4, 1024)]  # of a side
+SidePixels = Annotated[int, Range(4, 1024)]  # of a side
 
 
 @validated
@@ -30,7 +30,7 @@ def read_images(
     folder: str | Path,
     *,
     clients: bool = False,
-    side: Pixels = 64,
+    side: SidePixels = 64,
     grey: bool = False,
     test: str | Path | None = None,
     test_share: Part = 0.2,

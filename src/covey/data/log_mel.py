@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from covey.arrays import Singles
 
 FRAMES_A_SECOND = 40
 QUIET = 1e-6  # of full power: what is below cannot be told from silence
 
 
-def log_mel(waves: Sequence[NDArray[np.int16]], *, rate: int, bands: int, frames: int) -> Floats:
+def log_mel(waves: Sequence[NDArray[np.int16]], *, rate: int, bands: int, frames: int) -> Singles:
     """log10(power + 1e-6) of each wave, [waves, bands, frames]: Hann windows of 50 ms, one every 25 ms, mel bands.
 
     What is longer than the frames is cut, what is shorter is followed by silence.
@@ -33,7 +33,7 @@ def log_mel(waves: Sequence[NDArray[np.int16]], *, rate: int, bands: int, frames
     return found
 
 
-def mel_filters(*, rate: int, bins: int, bands: int) -> Floats:
+def mel_filters(*, rate: int, bins: int, bands: int) -> Singles:
     """Triangles [bands, bins] with corners evenly spaced in mel = 2595 log10(1 + f / 700), from 0 to half the rate."""
     top = 2595 * np.log10(1 + rate / 2 / 700)
     corners = 700 * (10 ** (np.linspace(0, top, bands + 2) / 2595) - 1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from covey.data.clients import from_clients
 from covey.data.files import read_npz
-from covey.data.image_folder import ENDINGS, Pixels, pixels_of
+from covey.data.image_folder import ENDINGS, SidePixels, pixels_of
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
@@ -32,7 +32,7 @@ def read_leaf(
     *,
     shape: Sequence[int] = (),
     images: str | Path | None = None,
-    side: Pixels = 64,
+    side: SidePixels = 64,
     test_share: Part = 0.2,
     name: str = "",
 ) -> Dataset:

@@ -18,7 +18,7 @@ from covey.data.columns import Choices, look
 from covey.data.encoding import assembled, columns_of
 from covey.data.schema import NO_CATEGORY, Column, DecimalPoint, Schema, read_schema
 from covey.data.table_files import ADDRESS, Reading, open_table
-from covey.data.table_rows import Task, groups_of, labels_of, on_one_side, split_rows, task_of
+from covey.data.table_rows import LabelTask, groups_of, labels_of, on_one_side, split_rows, task_of
 from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
@@ -26,7 +26,7 @@ from covey.settings.ranges import Part
 from covey.settings.registry import register
 from covey.settings.signatures import takes, validated, validated_in
 
-Missing = Literal["indicator", "mean", "refuse"]
+MissingCells = Literal["indicator", "mean", "refuse"]
 
 
 @validated
@@ -42,8 +42,8 @@ def read_table(
     test: Any = None,
     split: str | None = None,
     test_share: Part = 0.2,
-    task: Task = "auto",
-    missing: Missing = "indicator",
+    task: LabelTask = "auto",
+    missing: MissingCells = "indicator",
     na_values: Sequence[str] = (),
     standardise: bool = True,
     encoding: str = "",
@@ -166,7 +166,7 @@ def table(*, path: Path, test: Path | None = None, schema: Path | None = None, *
 
 
 def _usual(
-    *, path: Path, label: str = "", client: str | None = None, task: Task = "auto", **settings: Any
+    *, path: Path, label: str = "", client: str | None = None, task: LabelTask = "auto", **settings: Any
 ) -> Usual:
     """What a configuration means when it says nothing of it: each value of the client column is a client, and a label
     that is a number is a regression's."""
@@ -266,7 +266,7 @@ def _as_given(schema: Schema, label: str, said: Sequence[str]) -> Schema:
 
 
 def _fitted(
-    plan: Schema, columns: Sequence[NDArray[Any]], train: Indices, missing: Missing, standardise: bool
+    plan: Schema, columns: Sequence[NDArray[Any]], train: Indices, missing: MissingCells, standardise: bool
 ) -> Schema:
     """The columns with fill values, ranges and scale of the training rows."""
     rows = assembled(plan, columns, raw=True)[train]
@@ -301,7 +301,7 @@ def _fitted(
     return replace(plan, columns=tuple(made))
 
 
-def _told_of_gaps(plan: Schema, columns: Sequence[NDArray[Any]], missing: Missing) -> list[str]:
+def _told_of_gaps(plan: Schema, columns: Sequence[NDArray[Any]], missing: MissingCells) -> list[str]:
     gaps = {
         column.name: int((values < 0).sum() if column.kind == "category" else np.isnan(values).sum())
         for column, values in zip(plan.columns, columns, strict=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from covey.data.cells import has_thousands, is_text, uses_commas, with_points
+from covey.data.cells import has_thousands, is_text_column, uses_commas, with_points
 from covey.data.schema import DecimalPoint
 from covey.errors import UserError
 
@@ -162,7 +162,7 @@ def _from_csv(path: Path, reading: Reading) -> Opened:
         return Opened(_without_thousands(table, reading.decimal_point), tuple(notes))
     table = _csv(path, encoding, delimiter, ".")
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if is_text(column.type) and uses_commas(column.drop_null(), name):
+        if is_text_column(column.type) and uses_commas(column.drop_null(), name):
             notes.append(f"{path.name} has decimal commas (first in the column {name!r})")
             points = [
                 other
@@ -180,7 +180,7 @@ def _from_csv(path: Path, reading: Reading) -> Opened:
 
 def _without_thousands(table: pa.Table, decimal_point: str) -> pa.Table:
     for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        if is_text(column.type) and has_thousands(column.drop_null(), decimal_point):
+        if is_text_column(column.type) and has_thousands(column.drop_null(), decimal_point):
             table = table.set_column(place, name, with_points(column, decimal_point).cast(pa.float64()))
     return table
 

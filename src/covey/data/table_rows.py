@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from covey.data.cells import (
     is_date,
     is_number,
-    is_text,
+    is_text_column,
     not_for_models,
     numbers_of,
     some,
@@ -26,7 +26,7 @@ from covey.data.schema import Schema
 from covey.data.types import Indices, class_name
 from covey.errors import UserError
 
-Task = Literal["auto", "classification", "regression"]
+LabelTask = Literal["auto", "classification", "regression"]
 MANY_CLASSES = 100  # whole numbers with more values, mostly different ones, may be meant as numbers
 
 
@@ -38,7 +38,7 @@ def _no_gap(column: pa.ChunkedArray, name: str, hint: str) -> None:
 
 
 def labels_of(
-    column: pa.ChunkedArray, name: str, task: Task, given: Schema | None
+    column: pa.ChunkedArray, name: str, task: LabelTask, given: Schema | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Class numbers and names, or targets."""
     column = tidied(column)
@@ -53,14 +53,14 @@ def labels_of(
     return _numbered(column, name)
 
 
-def task_of(column: pa.ChunkedArray, name: str, task: Task) -> Task:
+def task_of(column: pa.ChunkedArray, name: str, task: LabelTask) -> LabelTask:
     """What `auto` means for this label; a `UserError` where it may be either."""
     if task != "auto":
         return task
-    commas = is_text(column.type) and uses_commas(pc.unique(column.drop_null()), name)
+    commas = is_text_column(column.type) and uses_commas(pc.unique(column.drop_null()), name)
     if commas or pa.types.is_floating(column.type):
         return "regression"
-    if is_text(column.type) or pa.types.is_integer(column.type):
+    if is_text_column(column.type) or pa.types.is_integer(column.type):
         values = len(pc.unique(column))
         if values > max(MANY_CLASSES, len(column) / 2):
             raise UserError(
@@ -87,7 +87,7 @@ def _known_classes(
 def _numbered(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
     """Values numbered in their order, and what they are called."""
     kind = column.type
-    if not (is_text(kind) or is_number(kind) or is_date(kind) or pa.types.is_boolean(kind)):
+    if not (is_text_column(kind) or is_number(kind) or is_date(kind) or pa.types.is_boolean(kind)):
         raise not_for_models(column, name)
     values = column.to_pylist()
     names = sorted(set(values))

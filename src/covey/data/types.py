@@ -221,7 +221,7 @@ def mark_of(view: View) -> tuple[Dataset, Hashable]:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class ClientShare:
     """One client's part: training data, local test data, its true cluster (-1: not known), and its name, if it has
     one."""
 
@@ -232,7 +232,7 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
-class Shares(Sequence[Share]):
+class Shares(Sequence[ClientShare]):
     """All clients' parts in a few arrays; each is put together when it is asked for."""
 
     dataset: Dataset
@@ -246,15 +246,15 @@ class Shares(Sequence[Share]):
         return len(self.train)
 
     @overload
-    def __getitem__(self, client: int) -> Share: ...
+    def __getitem__(self, client: int) -> ClientShare: ...
     @overload
-    def __getitem__(self, client: slice) -> tuple[Share, ...]: ...
-    def __getitem__(self, client: int | slice) -> Share | tuple[Share, ...]:
+    def __getitem__(self, client: slice) -> tuple[ClientShare, ...]: ...
+    def __getitem__(self, client: int | slice) -> ClientShare | tuple[ClientShare, ...]:
         if isinstance(client, slice):
             return tuple(self[i] for i in range(len(self))[client])
         shift = self.shifts[client]
         train, test = (Samples(self.dataset, part[client], shift) for part in (self.train, self.test))
-        return Share(train, test, int(self.clusters[client]), self.names[client])
+        return ClientShare(train, test, int(self.clusters[client]), self.names[client])
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ class Federation:
     """
 
     dataset: Dataset
-    shares: Sequence[Share]
+    shares: Sequence[ClientShare]
     test: Samples
     left_out: tuple[str, ...] = ()
 

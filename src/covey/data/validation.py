@@ -9,7 +9,7 @@ import numpy as np
 from covey.data.convert import draw_test
 from covey.data.local_tests import hold_out
 from covey.data.together import units_of
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.errors import UserError
 from covey.streams import stream
 
@@ -29,7 +29,7 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
     pool = np.concatenate(held)
     seen = replace(dataset, train=np.concatenate(kept), test=pool)
     shares = tuple(
-        Share(
+        ClientShare(
             Samples(seen, train, share.train.shift),
             Samples(seen, test, share.train.shift),
             share.cluster,

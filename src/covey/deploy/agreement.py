@@ -21,7 +21,7 @@ from covey.core.privacy_loss import Loss
 from covey.data.realign import added, structure, unbounded, without_range
 from covey.data.schema import Schema, union
 from covey.data.types import Dataset
-from covey.deploy.columns import loss_of
+from covey.deploy.columns import column_loss
 from covey.deploy.protocol import SPOKEN
 from covey.deploy.site import HELLO
 from covey.deploy.status import Status
@@ -30,7 +30,7 @@ from covey.errors import RunError, UserError
 from covey.terminal import printable
 from covey.version import __version__
 
-PATIENCE = 3600.0  # seconds
+AGREEMENT_SECONDS = 3600.0
 AGAIN = 5.0  # seconds after which a site that told nothing is asked again
 HELLO_SECONDS = 60.0  # that a question lives
 MOST_BYTES = 2**20  # of what a site tells
@@ -70,7 +70,7 @@ class Agreement:
     called: Callable[[str], str] = lambda _: ""
     say: Callable[[str], None] = lambda _: None
     status: Status = field(default_factory=Status)
-    patience: float = PATIENCE
+    patience: float = AGREEMENT_SECONDS
     study: Mapping[str, str] | None = None
 
     def of_sites(self) -> Agreed:
@@ -124,7 +124,7 @@ class Agreement:
             f"fill values and scale are of sums that {len(sums)} sites told with noise (epsilon {self.epsilon:g} each)"
         )
         schema = shared.fitted(np.sum(list(sums.values()), axis=0), noisy=True)
-        return Agreed(schema=schema, lost=dict.fromkeys(sums, loss_of(self.epsilon)))
+        return Agreed(schema=schema, lost=dict.fromkeys(sums, column_loss(self.epsilon)))
 
     def ask(
         self,

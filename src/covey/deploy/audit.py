@@ -26,7 +26,7 @@ from covey.errors import RunError, UserError
 from covey.files import append, read_whole
 from covey.terminal import printable
 
-FILE = "audit.jsonl"  # in a site's folder, and in a run folder
+AUDIT_FILE = "audit.jsonl"  # in a site's folder, and in a run folder
 NOTHING = "0" * 64  # stands before the first line
 HASH = b', "hash": "'
 FIRST = b'{"n": 1,'
@@ -46,7 +46,7 @@ class Trail:
         self.lock = threading.Lock()
         if path.exists():
             try:
-                for _ in checked(path):
+                for _ in checked_lines(path):
                     pass
             except RunError as error:
                 raise UserError(f"{error}; move it away, and a new one begins") from error
@@ -76,7 +76,7 @@ class Trail:
         """Finds the end of the file; gives what to write first where a killed process left a part of a line."""
         self.head, self.count = NOTHING, 0
         torn, ended = b"", True
-        for line in checked(self.path) if self.path.exists() else ():
+        for line in checked_lines(self.path) if self.path.exists() else ():
             self.head, self.count, torn, ended = line.hash, line.number, line.torn, line.ended
         if not torn:
             return b"" if ended else b"\n"
@@ -113,7 +113,7 @@ def hash_in(line: bytes) -> str:
     return line.rpartition(HASH)[2][:64].decode()
 
 
-def checked(path: Path) -> Iterator[Line]:
+def checked_lines(path: Path) -> Iterator[Line]:
     """The lines of a trail, one after the other, each checked against the one before; one sentence where it breaks."""
     try:
         pieces = read_whole(path).split(b"\n")
@@ -174,6 +174,6 @@ def names_and_sizes(value: Any, name: str = "") -> dict[str, Any]:
     return {} if value is None else {name: 1}
 
 
-def finite(value: float) -> float | str:
+def finite_value(value: float) -> float | str:
     """A number as JSON has it; a loss that no noise bounds is a word."""
     return round(value, 6) if math.isfinite(value) else "unbounded"

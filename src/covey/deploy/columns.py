@@ -46,7 +46,7 @@ def noise_of(epsilon: float) -> float:
     return noise_for(epsilon, DELTA, sampling=Sampling(), times=1)
 
 
-def loss_of(epsilon: float) -> Loss:
+def column_loss(epsilon: float) -> Loss:
     """The same as the accountant knows it: one sum over all rows, each there or not."""
     return Loss(what="summaries", mechanism="steps", noise=noise_of(epsilon))
 
@@ -80,7 +80,7 @@ class NoisyColumns:
         if number not in self.told:
             found = under(asked(schema))
             exact, change = bounded_sums(found.dataset, found.rows)
-            loss = loss_of(epsilon)
+            loss = column_loss(epsilon)
             self.account.lose(loss)
             self.told[number] = list(secure_gaussian(loss.noise * change)(exact.tolist()))
             self.told = dict(list(self.told.items())[-KEPT:])

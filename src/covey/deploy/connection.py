@@ -41,7 +41,7 @@ from covey.files import write_atomically
 POLL = 0.5  # seconds between two looks at the mailbox
 RETRY = 2.0  # seconds before the next attempt where the server is away
 MOST_BYTES = 4 * 2**30  # of one message, where the site says nothing else
-PATIENCE = 60.0  # seconds that an answer may pause: what a thin link needs for a piece of a message
+CONNECTION_SECONDS = 60.0  # seconds that an answer may pause: what a thin link needs for a piece of a message
 TRIES = 3  # attempts of one request before the connection counts as broken
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0  # seconds between two attempts to continue with a message
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
@@ -122,7 +122,7 @@ def connected(
     ]
     shown = public_key_to_bytes(public)
     with FleetHttpClient.from_server_address(address, ca is None, str(ca) if ca else None, signed) as client:
-        http_of(client).timeout = httpx.Timeout(PATIENCE, connect=10)
+        http_of(client).timeout = httpx.Timeout(CONNECTION_SECONDS, connect=10)
         bound_replies(http_of(client))
         if key is None:
             persistent(client.RegisterNode, fleet_pb2.RegisterNodeFleetRequest(public_key=shown))

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from covey.deploy.audit import FILE as AUDIT
+from covey.deploy.audit import AUDIT_FILE as AUDIT
 from covey.deploy.audit import Trail
 from covey.deploy.privacy_account import unusable
-from covey.deploy.study import Study, verified
+from covey.deploy.study import SiteStudy, verified
 from covey.errors import Refused, UserError
 from covey.files import read_json, write_atomically
 
@@ -19,13 +19,13 @@ SHOWN, APPROVED = "study-shown.json", "study.json"  # in a site's folder
 HOW = "read it with covey join --show, then covey join --approve NAME"
 
 
-def keep_shown(folder: Path, study: Study) -> None:
+def keep_shown(folder: Path, study: SiteStudy) -> None:
     """What `--show` showed is what `--approve` approves."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / SHOWN, json.dumps(study.plain()))
 
 
-def approve(folder: Path, ca: Path | None, *, by: str, budget: float | None, cpu: float | None) -> Study:
+def approve(folder: Path, ca: Path | None, *, by: str, budget: float | None, cpu: float | None) -> SiteStudy:
     """Writes down that a person approves the study that was shown here."""
     if not by.strip():
         raise UserError("--approve is empty; it must be the name of the person who approves")
@@ -56,7 +56,7 @@ class Consent:
         if self.file is not None and self.file.exists():
             self.kept = read_json(self.file)
             try:
-                self.study: Study | None = verified(self.kept, ca)
+                self.study: SiteStudy | None = verified(self.kept, ca)
                 self.by, self.used = str(self.kept["by"]), float(self.kept["used"])
             except (Refused, KeyError, TypeError, ValueError) as error:
                 raise UserError(f"--state: {self.file} cannot be used: {error}; {HOW}") from error
@@ -121,7 +121,7 @@ class Consent:
             raise unusable(error) from error
 
 
-def changes(old: Study, new: Study) -> list[str]:
+def changes(old: SiteStudy, new: SiteStudy) -> list[str]:
     """Which parts of a study are others."""
     before, after = old.says, new.says
     return [f"another {name}" for name in sorted({*before, *after}) if before.get(name) != after.get(name)]

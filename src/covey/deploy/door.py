@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.deploy.http_connection import HttpConnection, Limits, streams
-from covey.deploy.mailboxes import ANSWER, FETCH, LOOK, NOTHING, Given, Mailboxes, node_of, objection_to
+from covey.deploy.mailboxes import ANSWER, FETCH, LOOK, NO_MESSAGE, Given, Mailboxes, node_of, objection_to
 from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
@@ -255,8 +255,8 @@ class Door:
             if self.objection is not None and (why := self.objection(key)):
                 raise Refusal(401, why, key)  # it was shut out meanwhile
             if boxes.is_empty(node):
-                boxes.visited(key, path, body, NOTHING)
-                return NOTHING
+                boxes.visited(key, path, body, NO_MESSAGE)
+                return NO_MESSAGE
         full = node is not None and boxes.emptied(node)
         async with self.turn(key):
             answer = await self.passed_on(method, path, headers, body)

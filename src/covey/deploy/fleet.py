@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.core.checks import Answers
+from covey.core.checks import HeardReplies
 from covey.core.codec import to_bytes
 from covey.core.ledger import Cost, Ledger
 from covey.core.privacy_loss import Loss
@@ -30,7 +30,7 @@ from covey.deploy.site import HELLO, names_mark
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
 from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
-from covey.deploy.study import Study
+from covey.deploy.study import SiteStudy
 from covey.deploy.transport import POLL, Transport
 from covey.deploy.turnout import Turnout, is_training
 from covey.deploy.underway import READING, Underway, first_arrivals
@@ -89,7 +89,7 @@ class SiteFleet:
         schema: Schema | None = None,
         method: str = "",
         lost: Mapping[int, Loss] | None = None,
-        study: Study | None = None,
+        study: SiteStudy | None = None,
     ) -> None:
         self.study = study
         self.lost = dict(lost or {})  # by node, what sites lost when they agreed on their columns
@@ -418,7 +418,7 @@ class SiteFleet:
         return self.books.is_child
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> HeardReplies:
         return self.books.answers
 
     # ------------------------------------------------------------------------------------------ memory

@@ -50,7 +50,7 @@ ERRORS = {
 }
 
 TOGETHER = 16  # messages that are announced in one request
-PATIENCE = 300.0  # seconds that a request to the SuperLink is tried while its process is there: a machine may be busy
+SUPERLINK_SECONDS = 300.0  # that a request to it is tried while its process is there: a machine may be busy
 # Seconds that its reply may take on a busy machine: answers are given out once, and would be lost with the reply.
 REPLY_SECONDS = 300.0
 STOPPED = "the SuperLink has stopped the run; resume with covey serve --resume"
@@ -125,14 +125,15 @@ class SuperLinkTransport:
 
     def pushed(self, messages: Sequence[Message]) -> list[str]:
         """The messages' numbers once the SuperLink has all of their pieces, for which its database may be too busy."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + SUPERLINK_SECONDS
         while True:
             try:
                 return list(self.grid.push_messages(messages))
             except ObjectPushError as error:  # those that are there are not sent again
                 if time.monotonic() > until:
                     raise RunError(
-                        f"the SuperLink has not stored a message for {PATIENCE:.0f} s; resume with covey serve --resume"
+                        f"the SuperLink has not stored a message for {SUPERLINK_SECONDS:.0f} s; "
+                        "resume with covey serve --resume"
                     ) from error
                 time.sleep(1.0)
 
@@ -251,7 +252,7 @@ def flower_run(
         raise RunError(STOPPED) from error
     except (httpx.TransportError, httpx.HTTPStatusError) as error:
         raise RunError(
-            f"the SuperLink has not answered for {PATIENCE:.0f} s; resume with covey serve --resume: {error}"
+            f"the SuperLink has not answered for {SUPERLINK_SECONDS:.0f} s; resume with covey serve --resume: {error}"
         ) from error
     finally:
         retry_of(grid).max_tries = 1
@@ -301,7 +302,7 @@ def patient(retry: RetryInvoker, link: Link) -> RetryInvoker:
 
     What the SuperLink does not admit any more is an exception of the request, not an interrupt of the process.
     """
-    retry.max_time = PATIENCE
+    retry.max_time = SUPERLINK_SECONDS
     gives_up = retry.should_giveup
     assert gives_up is not None
 
@@ -336,7 +337,7 @@ def let_in_only(
             raise RunError(f"site {names[key]} could not be registered: {error.response.text}") from error
 
 
-def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = PATIENCE) -> str:
+def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = SUPERLINK_SECONDS) -> str:
     """The right to act as this run's server; tasks of earlier, broken runs are passed over."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

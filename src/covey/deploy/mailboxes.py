@@ -50,7 +50,7 @@ class Given:
 
 
 PROTOBUF = {"content-type": "application/protobuf"}
-NOTHING = Given(status=200, headers=PROTOBUF, content=b"")  # an empty mailbox
+NO_MESSAGE = Given(status=200, headers=PROTOBUF, content=b"")  # an empty mailbox
 
 
 class KeptPieces:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from covey.core.privacy_loss import Loss, Told
-from covey.deploy.audit import FILE, checked
+from covey.deploy.audit import AUDIT_FILE, checked_lines
 from covey.deploy.privacy_account import DELTA, PrivacyAccount
 from covey.errors import UserError
 from covey.privacy.composition import composed
 from covey.privacy.persons import person_epsilon
-from covey.report.officer import TO_SERVER, Line, Statement, exact
+from covey.report.officer import TO_SERVER, OfficerLine, Statement, exact
 
 MECHANISMS = {
     "stated": "noise of the site's own, which states its epsilon (Laplace, randomised response)",
@@ -34,17 +34,19 @@ STATE_FILES = (
 
 def of_site(folder: Path, rows: int | None = None) -> Statement:
     """What a site's folder knows: its account, and its audit trail."""
-    if not any((folder / name).is_file() for name in ("epsilon", "updates.json", FILE)):
+    if not any((folder / name).is_file() for name in ("epsilon", "updates.json", AUDIT_FILE)):
         raise UserError(
             f"{folder} is neither a run folder (config.toml) nor a site's --state folder (epsilon, "
-            f"updates.json, {FILE})"
+            f"updates.json, {AUDIT_FILE})"
         )
     account = PrivacyAccount(folder, data=lambda: "")
     told: Told = dict(account.told)
     if account.epsilon:
         told[Loss(what="summaries", mechanism="stated", noise=account.epsilon)] = 1
     trail = (
-        [line.facts for line in checked(folder / FILE) if line.number] if (folder / FILE).is_file() else []
+        [line.facts for line in checked_lines(folder / AUDIT_FILE) if line.number]
+        if (folder / AUDIT_FILE).is_file()
+        else []
     )
     kinds = sorted({loss.what for loss in told})
     parts = {kind: {loss: n for loss, n in told.items() if loss.what == kind} for kind in kinds}
@@ -71,9 +73,9 @@ def of_site(folder: Path, rows: int | None = None) -> Statement:
     )
 
 
-def line_of(kind: str, told: Told, rows: int | None) -> Line:
+def line_of(kind: str, told: Told, rows: int | None) -> OfficerLine:
     ways = dict.fromkeys(MECHANISMS[loss.mechanism] for loss in told if loss.mechanism in MECHANISMS)
-    return Line(
+    return OfficerLine(
         what=kind,
         to=f"{TO_SERVER} and whoever sees the models",
         mechanism="all of it, composed" if kind == "all" else "; ".join(ways),
@@ -83,7 +85,7 @@ def line_of(kind: str, told: Told, rows: int | None) -> Line:
     )
 
 
-def unaccounted(trail: list[Mapping[str, Any]], kinds: Collection[str]) -> list[Line]:
+def unaccounted(trail: list[Mapping[str, Any]], kinds: Collection[str]) -> list[OfficerLine]:
     """What the trail says was told without noise: training and evaluations that cost nothing on the account."""
     found = []
     for kind, start in (("updates", "train."), ("evaluations", "evaluate.")):

@@ -19,7 +19,7 @@ from covey.fleet.work import Outcome
 from covey.terminal import printable
 from covey.training.rows import Layout
 
-Schema = tuple[Any, ...]
+ReplyShape = tuple[Any, ...]
 
 
 def outcome_of(client: int, response: Response) -> Outcome:
@@ -67,7 +67,7 @@ class ReplySchemas:
     """
 
     def __init__(self) -> None:
-        self.usual: dict[Schema, Schema] = {}
+        self.usual: dict[ReplyShape, ReplyShape] = {}
 
     def checked(self, step: Step, tasks: Mapping[int, Task], outcomes: Sequence[Outcome]) -> list[Outcome]:
         """The outcomes, with those refused whose statistics have another schema than most of those to a like task."""
@@ -89,18 +89,18 @@ class ReplySchemas:
         ]
 
 
-def likeness(step: Step, task: Task) -> Schema:
+def likeness(step: Step, task: Task) -> ReplyShape:
     """Equal for questions whose answers have the same schema."""
     sizes = ((name, len(v) if isinstance(v, list | tuple | dict) else 1) for name, v in task.args.items())
     return (repr(step), len(task.models), *sorted(sizes))
 
 
-def schema_of(stats: Mapping[str, Any]) -> Schema:
+def schema_of(stats: Mapping[str, Any]) -> ReplyShape:
     """The names of statistics with the kind of each: all but the numbers."""
     return tuple((name, kind(stats[name])) for name in sorted(stats))
 
 
-def kind(value: Any) -> Schema:
+def kind(value: Any) -> ReplyShape:
     """What sort of value it is, and its shape; within a list, what sorts."""
     if isinstance(value, np.ndarray | Tensor):
         return (type(value).__name__, str(value.dtype), tuple(value.shape))

@@ -20,7 +20,7 @@ from covey.deploy.agreement import Agreed, Agreement
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
-from covey.deploy.study import Study
+from covey.deploy.study import SiteStudy
 from covey.deploy.transport import Transport
 from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec, step_to_plain
@@ -30,7 +30,7 @@ from covey.parts.steps.scale import TellScale
 from covey.runs.config import Config
 from covey.runs.sections import DataSection, model_settings, own_settings
 from covey.training.bench.choose import choose_bench
-from covey.training.pretrained import as_sent, encoder_of
+from covey.training.pretrained import encoder_as_sent, encoder_of
 from covey.training.pretrained.features import encoded
 
 DEADLINE = 60.0  # seconds that the server waits for a reply where devices.deadline says nothing else
@@ -47,7 +47,7 @@ def site_fleet(
     status: Status | None = None,
     scaling: TellScale | None = None,
     before: Schema | None = None,
-    study: Study | None = None,
+    study: SiteStudy | None = None,
 ) -> SiteFleet:
     """The fleet of a deployment; the global test set is all of `own`, else that of the configuration's data set.
 
@@ -149,7 +149,7 @@ def told_of_encoder(dataset: Dataset) -> dict[str, Any] | None:
     if (origin := dataset.encoded_from) is None:
         return None
     numbers = encoder_of(origin.setting).frozen.digest
-    return {"setting": as_sent(origin.setting), "digest": origin.digest, "frozen": numbers}
+    return {"setting": encoder_as_sent(origin.setting), "digest": origin.digest, "frozen": numbers}
 
 
 def check_noise(scaling: TellScale, tables: bool, dataset: Dataset | None) -> None:

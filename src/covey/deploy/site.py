@@ -20,9 +20,9 @@ from covey.core.codec import named_from_bytes, to_bytes
 from covey.data.realign import check_ranges, realigned
 from covey.data.schema import Schema
 from covey.data.table import read_table
-from covey.data.types import Dataset, Federation, Indices, Samples, Scale, Share, View
-from covey.deploy.audit import FILE as AUDIT
-from covey.deploy.audit import Trail, finite, names_and_sizes
+from covey.data.types import ClientShare, Dataset, Federation, Indices, Samples, Scale, View
+from covey.deploy.audit import AUDIT_FILE as AUDIT
+from covey.deploy.audit import Trail, finite_value, names_and_sizes
 from covey.deploy.columns import NoisyColumns, own_columns
 from covey.deploy.consent import Consent
 from covey.deploy.frozen_store import FrozenStore
@@ -35,7 +35,7 @@ from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call, Job, Outcome, client_of, do
 from covey.parts.steps.poison import Poisoned
-from covey.parts.steps.served import SERVED
+from covey.parts.steps.served import SERVED_ROW
 from covey.settings.own_code import bare_name, load_own
 from covey.settings.registry import only_installed
 from covey.terminal import LONGEST, printable
@@ -267,7 +267,7 @@ class Site:
         asked = {name: request[name] for name in NOTED if name in request and is_plain(request[name])}
         spent = self.account.total()
         if spent != self.spent:
-            facts |= {"epsilon": finite(spent - self.spent), "epsilon_in_all": finite(spent)}
+            facts |= {"epsilon": finite_value(spent - self.spent), "epsilon_in_all": finite_value(spent)}
         if told:
             facts["told"] = names_and_sizes(told.get("reply") or told)
         try:
@@ -375,7 +375,7 @@ class Site:
         seconds = time.perf_counter() - started
         self.consent.use(time.process_time() - used)
         answer = _plain_outcome(outcome, seconds, self.strict)
-        kept = outcome.state.pop(SERVED, None)
+        kept = outcome.state.pop(SERVED_ROW, None)
         if outcome.reply is not None:
             worked = client_of(call, client, outcome.state, data, bench)  # type: ignore[arg-type]
             self._take_home(request, call, spec, task, outcome.reply, worked, kept)
@@ -421,7 +421,7 @@ class Site:
         if key not in self.encoded:
             encoder = self.frozen.encoder(told)
             data = self.data.dataset
-            parts = Share(self.data.train_samples, self.data.test_samples, 0, self.name)  # type: ignore[arg-type]
+            parts = ClientShare(self.data.train_samples, self.data.test_samples, 0, self.name)  # type: ignore[arg-type]
             plain = Federation(replace(data, natural={}), (parts,), parts.test)
             try:
                 made = encoded(plain, told["setting"], self.say, encoder=encoder, folder=self.folder)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.core.round import RoundEnd
-from covey.deploy.audit import Trail, finite
+from covey.deploy.audit import Trail, finite_value
 from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.terminal import printable
@@ -207,8 +207,8 @@ class Status:
             spent: dict[str, float | str] = {}
             for client, loss in ledger.epsilon.items():
                 if client in self.sites:
-                    self.sites[client].epsilon = finite(loss)
-                    spent[self.sites[client].name] = finite(loss)
+                    self.sites[client].epsilon = finite_value(loss)
+                    spent[self.sites[client].name] = finite_value(loss)
             trained = [self.sites[i].name for i in end.state.worked if i in self.sites]
             self._note(
                 "round",

@@ -127,7 +127,7 @@ def ago(now: float, then: float, *, since: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def shown(status: Status, folder: Path, place: PagePlace | None) -> Iterator[None]:
+def status_shown(status: Status, folder: Path, place: PagePlace | None) -> Iterator[None]:
     """Keeps the file in the folder up to date, and serves the page, for the time of the context."""
     over = threading.Event()
     writer = threading.Thread(target=_write, args=(status, folder, over), daemon=True)

@@ -35,7 +35,7 @@ LEVELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class SiteStudy:
     """What was published: the text that is signed, and what it says."""
 
     text: str
@@ -56,7 +56,7 @@ class Study:
         return {"text": self.text, "signature": self.signature, "certificate": self.certificate}
 
 
-def study_of(config: Config, sites: int) -> Study | None:
+def study_of(config: Config, sites: int) -> SiteStudy | None:
     """The study of a configuration that says what it is for."""
     asked = config.sites
     if not asked.purpose:
@@ -81,7 +81,7 @@ def study_of(config: Config, sites: int) -> Study | None:
         "sees": seen(config),
         "steps": sorted(steps_of(config.method)),
     }
-    return Study(text=json.dumps(says, sort_keys=True, default=str))
+    return SiteStudy(text=json.dumps(says, sort_keys=True, default=str))
 
 
 def seen(config: Config) -> list[str]:
@@ -136,7 +136,7 @@ def steps_of(method: Method) -> set[str]:
     return kinds
 
 
-def signed(study: Study, certs: Path | None) -> Study:
+def signed_study(study: SiteStudy, certs: Path | None) -> SiteStudy:
     """The study with the server's signature; without keys, as it is."""
     if certs is None:
         return study
@@ -152,13 +152,13 @@ def signed(study: Study, certs: Path | None) -> Study:
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     signature = key.sign(study.text.encode("ascii"), ec.ECDSA(hashes.SHA256()))
-    return Study(text=study.text, signature=signature.hex(), certificate=certificate)
+    return SiteStudy(text=study.text, signature=signature.hex(), certificate=certificate)
 
 
-def verified(plain: Any, ca: Path | None) -> Study:
+def verified(plain: Any, ca: Path | None) -> SiteStudy:
     """The study as it came, whose signature is that of a server of this CA; a refusal in one sentence."""
     try:
-        study = Study(**{name: str(plain[name]) for name in ("text", "signature", "certificate")})
+        study = SiteStudy(**{name: str(plain[name]) for name in ("text", "signature", "certificate")})
         if not isinstance(study.says, dict):
             raise ValueError("it says nothing")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -182,7 +182,7 @@ def verified(plain: Any, ca: Path | None) -> Study:
     return study
 
 
-def in_words(study: Study) -> list[str]:
+def study_in_words(study: SiteStudy) -> list[str]:
     """The study for a person who decides about it."""
     says = study.says
     schema = says["schema"]

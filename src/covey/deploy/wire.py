@@ -20,7 +20,7 @@ from covey.settings.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, 
 from covey.settings.choices import OneOf
 from covey.settings.own_code import bare_name, is_own
 from covey.settings.registry import Registry, only_installed
-from covey.settings.signatures import checked, convert, reader_of, settings_of
+from covey.settings.signatures import checked, fitted, reader_of, settings_of
 from covey.training.bench import Bench
 from covey.training.bench.choose import choose_bench
 from covey.training.metrics import Metric
@@ -131,7 +131,7 @@ def _value(value: Any, wanted: Any, where: str) -> Any:
             if dataclasses.is_dataclass(option):
                 return _made(option, value["$settings"], where)
         raise Refused(f"{where} takes no settings of its own in this site's covey")
-    fits, converted = convert(value, wanted)
+    fits, converted = fitted(value, wanted)
     if not fits:
         raise Refused(f"{where} is {value!r}, which this site's covey does not take")
     return converted

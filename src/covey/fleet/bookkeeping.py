@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from covey.core.checks import Answers
+from covey.core.checks import HeardReplies
 from covey.core.ledger import Busy, Cost, Ledger, Problem
 from covey.core.reply_schema import Known, objection
 from covey.core.round import Reply, Step, Task
@@ -53,7 +53,7 @@ class Bookkeeping:
     name: str = "run"
     debug: bool = False
     ledger: Ledger = field(default_factory=Ledger)
-    answers: Answers = field(default_factory=Answers)
+    answers: HeardReplies = field(default_factory=HeardReplies)
     round: int = 0
     calls: dict[str, int] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from covey.settings.choices import OneOf, complete
 from covey.settings.ranges import Count, Natural, NotEmpty, NotNegative, PartBelowOne, Positive, Share
 from covey.settings.signatures import only_with, settings_of, validated_in
 
-Table = Mapping[str, Any]
+ProfileTable = Mapping[str, Any]
 Stream = Callable[..., np.random.Generator]
 """Names -> generator: `covey.core.round.stream` with the run's seed already given."""
 
@@ -103,10 +103,10 @@ class Devices:
     dropout: PartBelowOne = 0.0
     loss: PartBelowOne = 0.0
     deadline: Positive | None = None
-    special: Sequence[Table] = ()
-    joins: Sequence[Table] = ()
-    leaves: Sequence[Table] = ()
-    drifts: Sequence[Table] = ()
+    special: Sequence[ProfileTable] = ()
+    joins: Sequence[ProfileTable] = ()
+    leaves: Sequence[ProfileTable] = ()
+    drifts: Sequence[ProfileTable] = ()
 
     def __post_init__(self) -> None:
         for name, entry in ENTRIES.items():
@@ -184,7 +184,7 @@ def _present(events: Sequence[tuple[int, bool]], number: int) -> bool:
     return not events or not events[0][1]
 
 
-def _clients(name: str, table: Table, clients: int | None) -> list[int]:
+def _clients(name: str, table: ProfileTable, clients: int | None) -> list[int]:
     """The clients that an entry is about; with `clients`, they must be there."""
     given = table["clients"]
     listed = [given] if isinstance(given, int) else list(given)

@@ -48,7 +48,7 @@ def note_directions(
         here = [p for p, other in enumerate(lengths.slots) if other == slot and not tasks[replies[p].id].keep]
         if len(here) < ENOUGH:
             continue
-        updates = [update(replies[p], tasks[replies[p].id], layout) for p in here]
+        updates = [update_direction(replies[p], tasks[replies[p].id], layout) for p in here]
         cosines = median_cosines(products([u if columns is None else u[columns] for u in updates]))
         usual = float(np.median(cosines))
         for place, cosine in zip(here, cosines.tolist(), strict=True):
@@ -57,7 +57,7 @@ def note_directions(
     return compared
 
 
-def update(reply: Reply, task: Task, layout: Layout) -> Tensor:
+def update_direction(reply: Reply, task: Task, layout: Layout) -> Tensor:
     """What a reply learned."""
     assert reply.vector is not None
     row = task.models[task.slots.index(reply.slot)]

@@ -30,7 +30,9 @@ from covey.training.rows import Layout
 CHUNK = 2500  # samples of a job: enough for several workers, and the same however many there are
 KEPT_BYTES = 256_000_000  # scores that are remembered at most
 
-Key = tuple[bytes, Shift, bool]  # a row, how its samples are shifted, whether outputs are kept as well
+EvaluationKey = tuple[
+    bytes, Shift, bool
+]  # a row, how its samples are shifted, whether outputs are kept as well
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +88,9 @@ class Evaluations:
 
     def __init__(self) -> None:
         self.round = -1
-        self.now: dict[Key, Scored] = {}
-        self.before: dict[Key, Scored] = {}
-        self.counted: dict[Key, Indices] = {}  # samples of this round that were counted as work
+        self.now: dict[EvaluationKey, Scored] = {}
+        self.before: dict[EvaluationKey, Scored] = {}
+        self.counted: dict[EvaluationKey, Indices] = {}  # samples of this round that were counted as work
 
     def answers(
         self,
@@ -132,9 +134,9 @@ class Evaluations:
         client_data: ClientData,
         states: Mapping[int, Mapping[str, Any]],
         round: int,
-    ) -> dict[Key, Asked]:
+    ) -> dict[EvaluationKey, Asked]:
         rows: dict[int, bytes] = {}
-        found: dict[Key, Asked] = {}
+        found: dict[EvaluationKey, Asked] = {}
         for client, task in tasks.items():
             if len(task.models) != 1 or "home" in states.get(client, {}):
                 continue  # it chooses, or has tensors of its own
@@ -148,9 +150,11 @@ class Evaluations:
             found.setdefault(key, Asked(row=task.models[0], like=client)).views[client] = view.index
         return found
 
-    def _find_out(self, call: Call, step: Evaluate, asked: Mapping[Key, Asked], execute: Executor) -> bool:
+    def _find_out(
+        self, call: Call, step: Evaluate, asked: Mapping[EvaluationKey, Asked], execute: Executor
+    ) -> bool:
         """Runs what is not known yet; says whether all of it worked."""
-        parts: list[tuple[Key, Indices]] = []
+        parts: list[tuple[EvaluationKey, Indices]] = []
         jobs = []
         for key, one in asked.items():
             known = self.now.get(key) or self.before.get(key) or UNKNOWN
@@ -180,7 +184,7 @@ class Evaluations:
             self.now[key] = self.now[key].with_more(index, scores[part])
         return True
 
-    def _news(self, key: Key, index: Indices) -> int:
+    def _news(self, key: EvaluationKey, index: Indices) -> int:
         """How many of the samples were not asked for before in this round."""
         counted = self.counted.get(key, UNKNOWN.index)
         new = np.setdiff1d(index, counted, assume_unique=True)

@@ -15,7 +15,7 @@ from covey.training.frozen import copy_sharing
 from covey.training.objective import Classification, Objective, Regression
 
 
-def check_parts(data: Any, model: Any, objective: Any, devices: Any) -> None:
+def check_steps_fit(data: Any, model: Any, objective: Any, devices: Any) -> None:
     """What was given for what, said where it is given and not where it is first used."""
     for name, value, wanted, how in (
         ("data", data, Federation, "covey.federate(dataset, ...)"),

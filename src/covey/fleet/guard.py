@@ -26,7 +26,7 @@ BUFFERS_OF = "update of buffers"
 # can, what the others still learn is many times as long, and moves the model little.
 SLIGHT = 0.05
 REFUSED = 10.0  # times as long as the others': that is no update
-FEWEST = 3  # replies of a model of which one can be told from the others
+FEWEST_UPDATES = 3  # replies of a model of which one can be told from the others
 # Clients that are asked in a round: of fewer, clients that merely differ are as far from the median as one who lies.
 # Not replies: who sends nothing, or nonsense, must not switch the bound off for an accomplice.
 ENOUGH = 10
@@ -56,7 +56,7 @@ class Lengths:
         found, slots = medians_of_others(values), np.array(self.slots)
         for slot in sorted(set(self.slots)):
             here = np.flatnonzero(slots == slot)
-            if FEWEST <= len(here) < len(slots):
+            if FEWEST_UPDATES <= len(here) < len(slots):
                 found[here] = medians_of_others(values[here])
         return found
 
@@ -66,7 +66,7 @@ class Lengths:
         Who trains on more batches may go farther, as a random walk does: by the square root of their number.
         """
         whole = np.ones(len(self.own))
-        if max(self.asked, len(self.own)) < ENOUGH or len(self.own) < FEWEST:
+        if max(self.asked, len(self.own)) < ENOUGH or len(self.own) < FEWEST_UPDATES:
             return whole
         own = self.own[:, 0]
         steps = np.sqrt(np.maximum(1, self.batches)) if self.batches else whole

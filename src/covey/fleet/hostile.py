@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from covey.core.round import Reply, Task
-from covey.data.types import Federation, Share
+from covey.data.types import ClientShare, Federation
 from covey.fleet.client_data import ClientData
 from covey.fleet.local import LocalFleet
 from covey.fleet.sample_scores import SampleScores
@@ -161,7 +161,7 @@ def with_false_labels(data: Federation, liars: Sequence[int]) -> Federation:
         before = one.train.shift.permutation or range(last + 1)
         permutation = tuple(last - label for label in before)
         train = one.train.shifted(replace(one.train.shift, permutation=permutation))
-        shares[i] = Share(train, one.test, one.cluster, one.name)
+        shares[i] = ClientShare(train, one.test, one.cluster, one.name)
     return replace(data, shares=tuple(shares))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.core.checks import Answers
+from covey.core.checks import HeardReplies
 from covey.core.ledger import Ledger
 from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task, stream
@@ -22,7 +22,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
 from covey.fleet.evaluations import Evaluations
 from covey.fleet.executors import Cohort, Processes, Serial, Threads
-from covey.fleet.fit import check_fit, check_parts
+from covey.fleet.fit import check_fit, check_steps_fit
 from covey.fleet.flight import Flight
 from covey.fleet.guard import Guard
 from covey.fleet.holders import Holders
@@ -83,7 +83,7 @@ class LocalFleet:
         say: Callable[[str], None] | None = None,
         source: Callable[[], Federation] | None = None,
     ) -> None:
-        check_parts(data, model, objective, devices)
+        check_steps_fit(data, model, objective, devices)
         self.data = self.server_data = data
         self.source = source  # how the data can be loaded again, elsewhere
         self.model = model
@@ -184,7 +184,7 @@ class LocalFleet:
         return self.books.is_child
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> HeardReplies:
         return self.books.answers
 
     @property

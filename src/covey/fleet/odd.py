@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from covey.core.ledger import Conduct, Ledger
 from covey.core.messages import Reply, Task
-from covey.fleet.direction import astray, update
-from covey.fleet.guard import FEWEST, Guard, Lengths
+from covey.fleet.direction import astray, update_direction
+from covey.fleet.guard import FEWEST_UPDATES, Guard, Lengths
 from covey.training.rows import Layout
 
 ENOUGH = 5  # updates before anything is said of a client
@@ -32,7 +32,7 @@ def note_conduct(
 
     Those whose updates are `refused` are none of the others: four who push one way would make the rest look odd.
     """
-    if len(replies) < FEWEST or not guard.norm:
+    if len(replies) < FEWEST_UPDATES or not guard.norm:
         return
     own, shares = lengths.own[:, 0], lengths.shares(guard.norm)
     usual = lengths.of_same_model(own)
@@ -40,7 +40,7 @@ def note_conduct(
     backwards = np.zeros(len(replies), bool)
     for slot in sorted(set(lengths.slots)):
         here = [place for place, other in enumerate(lengths.slots) if other == slot]
-        if len(here) > FEWEST:
+        if len(here) > FEWEST_UPDATES:
             backwards[here] = against(
                 [replies[place] for place in here], tasks, layout, 1 / np.maximum(1.0, times[here]), refused
             )
@@ -61,10 +61,10 @@ def against(
     total = torch.zeros(layout.trainable)
     for reply, scale in zip(replies, scales.tolist(), strict=True):
         if reply.id not in refused:
-            total += update(reply, tasks[reply.id], layout) * scale
+            total += update_direction(reply, tasks[reply.id], layout) * scale
     found = []
     for reply, scale in zip(replies, scales.tolist(), strict=True):
-        own = update(reply, tasks[reply.id], layout) * scale
+        own = update_direction(reply, tasks[reply.id], layout) * scale
         rest = total if reply.id in refused else total - own
         found.append(float(torch.dot(own, rest)) < -AWAY * float(own.norm()) * float(rest.norm()))
     return np.array(found)

@@ -35,7 +35,7 @@ from covey.version import __version__
 CHUNKS = 4  # messages an actor in each call: enough to even out unequal clients, few enough to cost little
 TRIES = 3  # times that a job is begun before it counts as lost
 # seconds to wait for a worker while none works: machines may have to be started, images pulled
-PATIENCE = 3600.0
+RAY_SECONDS = 3600.0
 SAY_EVERY = 30.0  # seconds after which a wait is worth a line
 PAUSE = 5.0  # seconds before a worker is asked for again where the machine has no memory for it
 # Ray's own patience with workers and messages, which a busy machine needs; read by the processes that it starts.
@@ -237,12 +237,12 @@ class Crew:
         """What is done or has come first; where nobody works yet, a line says from time to time what it waits for."""
         waited = 0.0
         while working or self.coming:
-            step = min(SAY_EVERY, PATIENCE - waited)
+            step = min(SAY_EVERY, RAY_SECONDS - waited)
             ready, _ = self.ray.wait([*working, *self.coming], timeout=None if working else step)
             if ready:
                 return ready[0]
             waited += step
-            if waited >= PATIENCE:
+            if waited >= RAY_SECONDS:
                 break
             self.say(f"waiting for Ray workers, {waited:.0f} s so far; {self.room()}")
         raise RunError(f"no Ray worker was ready after {waited:.0f} s; {self.room()}")
@@ -279,7 +279,7 @@ class Crew:
 
     def wait_for_memory(self, error: Exception) -> None:
         """Ray ends workers while the machine is short of memory, which other programs may need for a while."""
-        if self.hungry >= PATIENCE:
+        if self.hungry >= RAY_SECONDS:
             raise RunError(
                 f"Ray has ended every worker for lack of memory for {self.hungry:.0f} s: {str(error).splitlines()[0]}"
             ) from error

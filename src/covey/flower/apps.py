@@ -27,7 +27,7 @@ from covey.flower.grid import GridTransport
 from covey.runs.config import Config
 from covey.runs.run import run_config
 
-Answer = Callable[[Message, Context], Message]
+AppAnswer = Callable[[Message, Context], Message]
 
 
 def server_app(
@@ -65,7 +65,7 @@ def client_app(
 
 def portraits(
     load: Callable[[Context], Any], *, budget: float | None = None
-) -> Callable[[Message, Context, Answer], Message]:
+) -> Callable[[Message, Context, AppAnswer], Message]:
     """A mod for a foreign ClientApp: `ClientApp(mods=[covey.flower.portraits(load)])`.
 
     It answers `Strategy`'s questions about the node's data (portraits, label histograms, sizes), and passes everything
@@ -74,13 +74,13 @@ def portraits(
     """
     answer = answering(load, budget, trust_server=False)
 
-    def mod(message: Message, context: Context, call_next: Answer) -> Message:
+    def mod(message: Message, context: Context, call_next: AppAnswer) -> Message:
         return answer(message, context) if "covey" in message.content else call_next(message, context)
 
     return mod
 
 
-def answering(load: Callable[[Context], Any], budget: float | None, trust_server: bool) -> Answer:
+def answering(load: Callable[[Context], Any], budget: float | None, trust_server: bool) -> AppAnswer:
     """What answers covey's questions at a node."""
     check_budget(budget, trust_server)
 

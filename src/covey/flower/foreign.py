@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor, nn
 
-from covey.core.checks import Answers
+from covey.core.checks import HeardReplies
 from covey.core.codec import named_from_bytes, to_bytes
 from covey.core.ledger import Ledger
 from covey.core.messages import is_whole
@@ -29,7 +29,7 @@ from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.work import Call, Outcome
 from covey.flower.rows import RowForm
-from covey.methods.ifca import Best
+from covey.methods.ifca import TellBest
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.steps.cross import CrossEvaluate
 from covey.parts.steps.evaluate import Evaluate
@@ -163,7 +163,7 @@ class ForeignFleet:
         return self.books.ledger
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> HeardReplies:
         return self.books.answers
 
     # ------------------------------------------------------------------------------------------ training
@@ -261,7 +261,7 @@ class ForeignFleet:
 
     def evaluated(self, step: Step, tasks: Mapping[int, Task]) -> Iterator[Outcome]:
         """A question about models, one by one, in the words of a foreign evaluation."""
-        if not isinstance(step, Best | Evaluate | CrossEvaluate) or getattr(step, "by_class", False):
+        if not isinstance(step, TellBest | Evaluate | CrossEvaluate) or getattr(step, "by_class", False):
             raise RunError(
                 f"{step.kind} is more than a foreign ClientApp can be asked; choose another method"
             )
@@ -293,7 +293,7 @@ class ForeignFleet:
     def best_of(self, tasks: Mapping[int, Task]) -> dict[int, Task]:
         """The tasks with one model each: of several, the one with the lowest loss in the client's own evaluation."""
         several = {client: task for client, task in tasks.items() if len(task.models) > 1}
-        chosen = {reply.id: reply.slot for reply in self.ask(Best(), several)} if several else {}
+        chosen = {reply.id: reply.slot for reply in self.ask(TellBest(), several)} if several else {}
         found = {client: task for client, task in tasks.items() if client not in several}
         for client, slot in chosen.items():
             place = several[client].slots.index(slot)

@@ -18,7 +18,7 @@ from covey.core.codec import put_together, take_apart
 from covey.core.round import State
 from covey.errors import UserError
 from covey.files import remove, write_atomically
-from covey.folder.checksums import FILE, Index, Kept, Piece, read_index, write_index
+from covey.folder.checksums import INDEX_FILE, Index, KeptCheckpoint, Piece, read_index, write_index
 from covey.settings.registry import Origin
 
 PLAIN = "plain"  # the array that holds all that is no array, as JSON
@@ -60,7 +60,7 @@ def save_checkpoint(
     arrays_folder.mkdir(exist_ok=True)
     content = _to_bytes(checkpoint)
     name = f"{checkpoint.state.round:06d}.safetensors"
-    newest = Kept(
+    newest = KeptCheckpoint(
         round=checkpoint.state.round, file=name, content=Piece.of(content), journal=checkpoint.journal
     )
     before = read_index(folder) or Index()
@@ -85,7 +85,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
 
 def read_checkpoint(folder: Path, index: Index) -> Checkpoint:
     """The newest checkpoint that the index names."""
-    path = folder / FILE
+    path = folder / INDEX_FILE
     if not index.kept:
         raise UserError(
             f"{path} was written by an older version of covey, without checksums; start a new run"
@@ -114,7 +114,7 @@ def rounds_that_are_whole(folder: Path, index: Index) -> list[int]:
     return [kept.round for kept in index.kept if _is_whole(folder, kept)]
 
 
-def _is_whole(folder: Path, kept: Kept) -> bool:
+def _is_whole(folder: Path, kept: KeptCheckpoint) -> bool:
     try:
         kept.content.read_all(folder / "checkpoint" / Path(kept.file).name)
         kept.journal.read(folder / "metrics.jsonl")

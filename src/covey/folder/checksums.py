@@ -14,10 +14,10 @@ from covey.errors import UserError
 from covey.files import open_regular, read_json, read_whole, write_atomically
 
 FORMAT = 2
-FILE = "checkpoint.json"
+INDEX_FILE = "checkpoint.json"
 ABOUT = "about.json"
 FROZEN = "frozen.safetensors"  # what nobody trains of the models
-SERVED = "served.safetensors"  # the rows that clients use
+SERVED_FILE = "served.safetensors"  # the rows that clients use
 NOT_THE_SAME = "its SHA-256 is not the one that was written"
 
 
@@ -54,7 +54,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptCheckpoint:
     """One checkpoint: its file in `checkpoint/`, and the part of the journal that belongs to it."""
 
     round: int
@@ -71,7 +71,7 @@ class Index:
     are written once: about.json and the models' frozen part at the beginning, the others at the end.
     """
 
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptCheckpoint, ...] = ()
     config: tuple[str, ...] = ()
     files: Mapping[str, Piece] = field(default_factory=dict)
 
@@ -85,12 +85,12 @@ def write_index(folder: Path, index: Index) -> None:
     """Writes `checkpoint.json`, at once or not at all: with it, all that it names is in force."""
     content = asdict(index)
     whole = {"format": FORMAT, "sha256": _digest(content), **content}
-    write_atomically(folder / FILE, json.dumps(whole, indent=1))
+    write_atomically(folder / INDEX_FILE, json.dumps(whole, indent=1))
 
 
 def read_index(folder: Path) -> Index | None:
     """The index of a run folder, or None; one that was written before there were checksums is empty."""
-    path = folder / FILE
+    path = folder / INDEX_FILE
     try:
         saved = read_json(path)
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def check_files(folder: Path, index: Index) -> None:
     """All files that the index names are what was written, but models: these are checked when they are read."""
     check_config(folder, index)
     for name, piece in index.files.items():
-        if name != SERVED:
+        if name != SERVED_FILE:
             piece.read_all(folder / name)
 
 
@@ -136,8 +136,8 @@ def check_config(folder: Path, index: Index) -> None:
         )
 
 
-def _kept(part: Mapping[str, Any]) -> Kept:
-    return Kept(
+def _kept(part: Mapping[str, Any]) -> KeptCheckpoint:
+    return KeptCheckpoint(
         round=_whole(part["round"]),
         file=_text(part["file"]),
         content=_piece(part["content"]),

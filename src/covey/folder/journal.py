@@ -18,7 +18,7 @@ from covey.files import append, cut, strict_json
 from covey.folder.checksums import Piece
 from covey.folder.rows import table_of
 
-Row = tuple[int, float, int, int, int, str, str, float]
+JournalRow = tuple[int, float, int, int, int, str, str, float]
 
 
 class Journal:
@@ -45,7 +45,7 @@ class Journal:
         self._know(piece.read(self.path))
         cut(self.path, piece.length)
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[JournalRow]) -> None:
         lines = as_lines(rows)
         append(self.path, lines)
         self._bytes += len(lines)
@@ -66,7 +66,7 @@ class Journal:
         self._hash = hashlib.sha256(content)
 
 
-def as_lines(rows: Sequence[Row]) -> bytes:
+def as_lines(rows: Sequence[JournalRow]) -> bytes:
     """Rows as the journal holds them."""
     return "".join(strict_json(row, spaced=True) + "\n" for row in rows).encode()
 
@@ -79,14 +79,16 @@ def lines_of(table: pa.Table) -> bytes:
 DESCRIBED = 10_000  # clients whose data the journal describes
 
 
-def data_rows(data: Federation, unlike: Mapping[str, float]) -> list[Row]:
+def data_rows(data: Federation, unlike: Mapping[str, float]) -> list[JournalRow]:
     """How heterogeneous the clients are, how many samples of each label each holds, and its true cluster where it is
     known.
 
     Of more than `DESCRIBED` clients, the first ones: no page shows more, and a million would be 150 MB.
     """
     data = replace(data, shares=data.shares[:DESCRIBED])
-    rows: list[Row] = [(-1, 0.0, 0, -1, -1, "data", name, float(value)) for name, value in unlike.items()]
+    rows: list[JournalRow] = [
+        (-1, 0.0, 0, -1, -1, "data", name, float(value)) for name, value in unlike.items()
+    ]
     for client, counts in enumerate(data.label_counts()):
         rows += [
             (-1, 0.0, 0, client, -1, "data", f"label:{data.dataset.classes[label]}", float(count))

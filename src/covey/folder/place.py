@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from covey.errors import UserError
 from covey.files import remove
-from covey.folder.checksums import SERVED, Index, check_config, check_files, read_index
+from covey.folder.checksums import SERVED_FILE, Index, check_config, check_files, read_index
 from covey.folder.read import read_summary
 from covey.folder.served_rows import ServedRows
 from covey.folder.summary import Summary
@@ -60,10 +60,10 @@ def index_in(folder: Path) -> Index:
 
 def served_in(folder: Path, index: Index) -> ServedRows | None:
     """The rows that clients use, as they were stored at the run's end; None where it has not come to one."""
-    if SERVED not in index.files:
+    if SERVED_FILE not in index.files:
         return None
-    path = folder / SERVED
-    content = index.files[SERVED].read_all(path)
+    path = folder / SERVED_FILE
+    content = index.files[SERVED_FILE].read_all(path)
     try:
         return ServedRows.from_bytes(content)
     except UserError as damage:

@@ -22,8 +22,8 @@ from covey.fleet.odd import odd_in_words
 from covey.fleet.used import Used, rows_in_use
 from covey.folder.about import About
 from covey.folder.checkpoint import Checkpoint, save_checkpoint
-from covey.folder.checksums import ABOUT, FROZEN, SERVED, Index, Piece, read_index, write_index
-from covey.folder.journal import Journal, Row, data_rows, fleet_measurements
+from covey.folder.checksums import ABOUT, FROZEN, SERVED_FILE, Index, Piece, read_index, write_index
+from covey.folder.journal import Journal, JournalRow, data_rows, fleet_measurements
 from covey.folder.served_rows import ServedRows, facts_of, gathered
 from covey.folder.summary import Best, Costs, Losses, Summary, Target
 from covey.parts.group.figures import with_true_labels
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from covey.runs.config import Config
 
 # What is made of the journal at the end; where a run is resumed, they are no longer true.
-DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED)
+DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED_FILE)
 
 
-def fingerprint(config: Config) -> str:
+def config_digest(config: Config) -> str:
     """What tells one configuration from another."""
     return hashlib.sha256(config.toml().encode()).hexdigest()
 
@@ -147,14 +147,14 @@ class Recorder:
         """Writes the checkpoint of the last whole round."""
         if self.pending is not None:
             self.journal.sync()
-            config, keep = [fingerprint(self.config)], self.config.top.checkpoints
+            config, keep = [config_digest(self.config)], self.config.top.checkpoints
             save_checkpoint(self.folder, self.pending, config=config, files=files, keep=keep)
             self.saved_at = time.perf_counter()
             self.pending = None
 
     # ------------------------------------------------------------------------------------------ rows
 
-    def _rows(self, end: RoundEnd) -> list[Row]:
+    def _rows(self, end: RoundEnd) -> list[JournalRow]:
         ledger, state = self.fleet.ledger, end.state
         found = [*end.measurements, *fleet_measurements(ledger)]
         for client, group in state.groups.items():
@@ -217,7 +217,7 @@ class Recorder:
             written = {
                 "metrics.parquet": parquet.getvalue(),
                 "summary.json": strict_json(summary.plain(), indent=1).encode(),
-                SERVED: served_rows(method, state, self.fleet, tasks, make=finished).to_bytes(),
+                SERVED_FILE: served_rows(method, state, self.fleet, tasks, make=finished).to_bytes(),
             }
             for name, content in written.items():
                 write_atomically(self.folder / name, content)

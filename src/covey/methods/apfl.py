@@ -9,8 +9,8 @@ import torch
 from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
 from covey.parts.mix.average import Weighting
-from covey.parts.steps.served import OWN_MODEL
-from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.parts.steps.served import TRAINED_MODEL
+from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
 from covey.settings import FILLED, Count, Inline, Share, takes
 
@@ -32,12 +32,12 @@ class MixtureTrain(PlainTraining):
 
     of: ClassVar[str] = "apfl"
     kind: ClassVar[str] = "train.mixture"
-    gives: ClassVar[Facts] = (OWN_MODEL,)
+    gives: ClassVar[Facts] = (TRAINED_MODEL,)
     shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)
-        batches = Batches.of(self.train, client)
+        batches = LocalBatches.of(self.train, client)
         trainable = client.bench.layout.trainable
         own = client.state.get("apfl.v", common)
         share = float(client.state.get("apfl.alpha", self.alpha))

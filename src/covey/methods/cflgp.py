@@ -15,7 +15,7 @@ from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.reports import first_come
-from covey.parts.steps.stepwise import Batches
+from covey.parts.steps.stepwise import LocalBatches
 from covey.parts.steps.train import Train, best_row
 from covey.settings import Count
 
@@ -32,7 +32,7 @@ class TellGradient(Step):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
-        whole = Batches.of(Train(epochs=1, lr=1.0), client)
+        whole = LocalBatches.of(Train(epochs=1, lr=1.0), client)
         gradient = whole.gradient(row, whole.everything()).double().numpy()
         sketch = folded(gradient / max(float(np.linalg.norm(gradient)), 1e-12))
         return Reply(id=client.id, slot=slot, size=len(client.train), stats={"gradient": sketch})

@@ -10,35 +10,34 @@ from covey.core.needs import GROUPS, KNOWN_GROUPS, MODEL_PER_CLIENT, MODEL_PER_G
 from covey.parts.serving import ServeAdapted
 from covey.parts.steps.train import Train
 from covey.settings.catalogue import PARTS
-from covey.settings.parts import PartOf, PartsOf, make_part
+from covey.settings.parts import GroupPart, PartOf, PartsOf, make_part
 
-Group = Annotated[Any, PartOf("group")]
-Bank = Annotated[Any, PartOf("bank")]
-Select = Annotated[Any, PartOf("select")]
-Send = Annotated[Any, PartOf("send", auto=True)]
+BankPart = Annotated[Any, PartOf("bank")]
+SelectPart = Annotated[Any, PartOf("select")]
+SendPart = Annotated[Any, PartOf("send", auto=True)]
 Serve = Annotated[Any, PartOf("send")]
 Local = Annotated[Any, PartOf("local")]
-Mix = Annotated[Any, PartOf("mix", auto=True)]
-Combine = Annotated[Any, PartOf("combine")]
-Update = Annotated[Any, PartOf("update")]
-After = Annotated[Any, PartsOf("after")]
+MixPart = Annotated[Any, PartOf("mix", auto=True)]
+CombinePart = Annotated[Any, PartOf("combine")]
+UpdatePart = Annotated[Any, PartOf("update")]
+AfterParts = Annotated[Any, PartsOf("after")]
 
 
 @method("compose", family="own")
 def compose(
     train: Train,
     *,
-    group: Group = None,
-    bank: Bank = "one",
-    select: Select = "uniform",
-    send: Send = "auto",
+    group: GroupPart = None,
+    bank: BankPart = "one",
+    select: SelectPart = "uniform",
+    send: SendPart = "auto",
     local: Local = "train",
-    mix: Mix = "auto",
-    combine: Combine = None,
-    update: Update = None,
+    mix: MixPart = "auto",
+    combine: CombinePart = None,
+    update: UpdatePart = None,
     serve: Serve = None,
     adapt: bool = False,
-    after: After = (),
+    after: AfterParts = (),
 ) -> Method:
     """A method composed of named parts, each an answer to one question; `covey parts` lists them.
 

@@ -13,8 +13,8 @@ from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, metho
 from covey.methods.baselines import fedavg, fedavg_around
 from covey.parts.mix.average import Weighting
 from covey.parts.steps.home import at_home
-from covey.parts.steps.served import OWN_MODEL
-from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.parts.steps.served import TRAINED_MODEL
+from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
 from covey.settings import FILLED, Count, Inline, Positive, Share, takes
 
@@ -43,7 +43,7 @@ class LocalAggregationTrain(PlainTraining):
 
     of: ClassVar[str] = "fedala"
     kind: ClassVar[str] = "train.ala"
-    gives: ClassVar[Facts] = (OWN_MODEL,)
+    gives: ClassVar[Facts] = (TRAINED_MODEL,)
     shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
@@ -62,7 +62,7 @@ class LocalAggregationTrain(PlainTraining):
         base = torch.where(upper, own, common)
         known = client.state.get("ala.weights")
         weights = torch.ones_like(own) if known is None else known
-        batches = Batches.of(replace(self.train, epochs=1), client)
+        batches = LocalBatches.of(replace(self.train, epochs=1), client)
         order = batches.order[: max(1, round(self.share * len(batches.order)))]
         trainable = client.bench.layout.trainable
         passed: list[float] = []

@@ -18,12 +18,12 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings import Count, NotNegative
 
-Measure = Literal["kl", "l2", "l1", "cosine"]
+Discrepancy = Literal["kl", "l2", "l1", "cosine"]
 
 DISCREPANCIES: Key[dict[int, float]] = Key("feddisco")
 
 
-def discrepancy(counts: NDArray[np.integer], measure: Measure) -> float:
+def discrepancy(counts: NDArray[np.integer], measure: Discrepancy) -> float:
     """How far the label shares are from equal ones: KL divergence, L2 or L1 distance, or 1 - cosine."""
     share = counts / counts.sum()
     even = np.full(len(share), 1 / len(share))
@@ -47,7 +47,7 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
 class TellDiscrepancy(Step):
     """How far the client's label shares are from equal ones: one number."""
 
-    measure: Measure
+    measure: Discrepancy
 
     kind: ClassVar[str] = "query.discrepancy"
 
@@ -73,7 +73,7 @@ class DiscoAverage:
     Who does not tell its discrepancy counts as average in that.
     """
 
-    measure: Measure = "kl"
+    measure: Discrepancy = "kl"
     a: NotNegative = 0.5
     b: float = 0.1
 
@@ -91,7 +91,7 @@ class DiscoAverage:
 
 @method("feddisco", family="aggregation", paper="https://arxiv.org/abs/2305.19229")
 def feddisco(
-    train: Train, *, per_round: Count = 10, measure: Measure = "kl", a: NotNegative = 0.5, b: float = 0.1
+    train: Train, *, per_round: Count = 10, measure: Discrepancy = "kl", a: NotNegative = 0.5, b: float = 0.1
 ) -> Method:
     """FedAvg in which clients whose labels are spread more evenly count more.
 

@@ -45,7 +45,7 @@ from covey.parts.steps.prototypes import (
     told,
     towards,
 )
-from covey.parts.steps.stepwise import Batches, PlainTraining
+from covey.parts.steps.stepwise import LocalBatches, PlainTraining
 from covey.parts.steps.train import Train, best_row
 from covey.settings import Count, NotNegative
 
@@ -86,7 +86,7 @@ class TrainAligned(PlainTraining):
             (head, replace(self.train, epochs=1, batches=None), None),
             (~head, self.train, loss),
         ):
-            batches = Batches.of(train, client)
+            batches = LocalBatches.of(train, client)
             for batch in batches.order:
                 moved = batches.step(row, batch, loss=None if aligned is None else aligned(x))
                 row = torch.where(free, moved, row)

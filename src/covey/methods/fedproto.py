@@ -39,7 +39,7 @@ from covey.parts.steps.prototypes import (
     towards,
 )
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
-from covey.parts.widths import Width
+from covey.parts.widths import WidthShare
 from covey.settings import Count, NotNegative
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.narrow import Narrow
@@ -64,7 +64,7 @@ class TrainToPrototypes(AroundTraining):
     """
 
     pull: NotNegative = 1.0
-    widths: tuple[Width, ...] = (1.0,)
+    widths: tuple[WidthShare, ...] = (1.0,)
 
     kind: ClassVar[str] = "train.prototypes"
     shows: ClassVar[Shows] = SHOWS_MEANS
@@ -117,7 +117,7 @@ def fedproto(
     *,
     per_round: Count = 10,
     pull: NotNegative = 1.0,
-    widths: tuple[Width, ...] = (1.0, 0.5, 0.25),
+    widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25),
 ) -> Method:
     """Everybody has a network of its own, of any width; what travels is prototypes, the mean representation per class.
 

@@ -21,7 +21,7 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
 from covey.settings import Count
-from covey.training.bench import Loss
+from covey.training.bench import LossFunction
 
 TURN = Fact("the model whose turn it is", 'set send = "in-turn"')
 MASS = Fact("how much of each label every model explains in every reply", 'set local = "responsible"')
@@ -73,7 +73,7 @@ class ResponsibleTrain(AroundTraining):
         turn = int(task.args["turn"])
         weight = torch.from_numpy(gamma[turn]).float()
 
-        def loss(_: Tensor) -> Loss:
+        def loss(_: Tensor) -> LossFunction:
             def of(model: nn.Module, inputs: Tensor, target: Tensor, index: Tensor) -> Tensor:
                 each = objective.scores(model(inputs), target)["loss"]
                 return (each * weight[index.cpu()].to(each.device)).mean()

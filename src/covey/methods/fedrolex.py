@@ -8,7 +8,7 @@ from covey.parts.mix.average import Weighting
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.narrow import TrainNarrow
 from covey.parts.steps.train import Train
-from covey.parts.widths import AverageCovered, ServeWidths, ToWidths, Width
+from covey.parts.widths import AverageCovered, ServeWidths, ToWidths, WidthShare
 from covey.settings import Count, takes
 
 
@@ -19,7 +19,7 @@ def fedrolex(
     *,
     per_round: Count = 10,
     weighting: Weighting = "equal",
-    widths: tuple[Width, ...] = (1.0, 0.5, 0.25),
+    widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25),
 ) -> Method:
     """HeteroFL whose parts roll: in round t a narrow client trains the units from t on, so that all are trained evenly.
 

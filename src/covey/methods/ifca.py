@@ -21,7 +21,7 @@ from covey.settings import Count, Natural, Share, takes
 
 
 @step()
-class Best(Step):
+class TellBest(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
 
     kind: ClassVar[str] = "query.best"
@@ -102,7 +102,7 @@ class RandomStarts:
         sample = sorted(now.stream("balance").permutation(now.here)[: self.asked].tolist())
         for number in range(1 + self.redraws):
             rows = self.draw(now, number)
-            replies = now.fleet.ask(Best(), self.tasks(now, rows, sample))
+            replies = now.fleet.ask(TellBest(), self.tasks(now, rows, sample))
             counts = np.bincount([reply.slot for reply in replies], minlength=self.k)
             smallest = float(counts.min()) / max(1, len(replies))
             if smallest > balance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -25,8 +25,6 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline, Natural, Range
 from covey.training.models.encoders import Pixels
-
-Floats = NDArray[np.floating[Any]]
 
 MOST_AMPLITUDE = 1e12  # of pictures of any scale and size; its squares can still be added up
 FOURIER_SHARE = 0.1  # a transform and a mean beside a forward pass

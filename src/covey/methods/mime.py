@@ -16,7 +16,7 @@ from covey.core.shows import AT_THE_SERVER
 from covey.parts.banks import ModelWith
 from covey.parts.mix.average import Average
 from covey.parts.selection.plain import Uniform
-from covey.parts.steps.stepwise import Batches, PlainTraining
+from covey.parts.steps.stepwise import LocalBatches, PlainTraining
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
 from covey.settings import PartBelowOne
 
@@ -46,7 +46,7 @@ class MimicTrain(PlainTraining):
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
         momentum = task.args.get("momentum", torch.zeros(client.bench.layout.trainable))
-        whole = Batches.of(self.train, replace(client, rng=np.random.default_rng(0)))
+        whole = LocalBatches.of(self.train, replace(client, rng=np.random.default_rng(0)))
         gradient = whole.gradient(start, whole.everything())
         rest = 1 - self.beta
         slower = replace(self.train, lr=rest * self.train.lr)

@@ -16,7 +16,7 @@ from covey.parts.steps.latents import representations, watched
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings import FILLED, Count, Inline, NotNegative, Positive, takes
-from covey.training.bench import Loss
+from covey.training.bench import LossFunction
 
 
 def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -> Tensor:
@@ -49,7 +49,7 @@ class ContrastiveTrain(AroundTraining):
         bench = client.bench.on_torch()
         before: Tensor = client.state.get("moon", start)
 
-        def loss(x: Tensor) -> Loss:
+        def loss(x: Tensor) -> LossFunction:
             common, last = (representations(bench, row, x) for row in (start, before))
             seen: dict[str, Tensor] = {}
 

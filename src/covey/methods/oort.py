@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.arrays import Array
+from covey.arrays import Array, Mask
 from covey.core import Client, Fact, Facts, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
 from covey.core.needs import UTILITY
 from covey.core.reply_schema import Stat
@@ -70,7 +70,6 @@ def most_samples(train: Train) -> int:
     return 2**62 if train.batches is None else train.batches * train.batch
 
 
-Mask = NDArray[np.bool_]
 EXPLOITED = Fact("clients that Oort chose", 'set select = "oort"')
 UTILITIES: Key[dict[str, Any]] = Key("oort", 'add "utilities" to after')
 

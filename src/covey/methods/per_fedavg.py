@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from covey.core import NOTHING, Client, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg
-from covey.parts.steps.stepwise import Batches, PlainTraining, pairs
+from covey.parts.steps.stepwise import LocalBatches, PlainTraining, pairs
 from covey.parts.steps.train import Train, best_row
 from covey.settings import Positive
 
@@ -31,7 +31,7 @@ class MetaTrain(PlainTraining):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
-        batches = Batches.of(self.train, client)
+        batches = LocalBatches.of(self.train, client)
         trainable = client.bench.layout.trainable
         for first, second in pairs(batches.order):
             ahead = row.clone()

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
 from covey.methods.baselines import fedavg
-from covey.parts.steps.served import OWN_MODEL
-from covey.parts.steps.stepwise import Batches, PlainTraining, is_finite
+from covey.parts.steps.served import TRAINED_MODEL
+from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
 from covey.parts.update.optimiser import ServerOptimiser
 from covey.settings import FILLED, Count, Inline, Positive
@@ -32,12 +32,12 @@ class MoreauTrain(PlainTraining):
 
     of: ClassVar[str] = "pfedme"
     kind: ClassVar[str] = "train.moreau"
-    gives: ClassVar[Facts] = (OWN_MODEL,)
+    gives: ClassVar[Facts] = (TRAINED_MODEL,)
     shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, near = best_row(client, task)
-        batches = Batches.of(self.train, client)
+        batches = LocalBatches.of(self.train, client)
         trainable = client.bench.layout.trainable
         follow = (self.rate or batches.recipe.lr) * self.pull
         own = near

@@ -18,7 +18,7 @@ from covey.arrays import Array
 from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
 from covey.parts.class_geometry import Described, Pairs, beside_others, compare, described, told_by_labels
-from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, class_table, sketches
+from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, sketches, table_of_classes
 from covey.parts.steps.privacy import Privacy
 
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
@@ -33,7 +33,7 @@ MOST_CLIENTS, MOST_SAMPLES = 50, 200  # of a simulated fleet that its report loo
 
 
 @dataclass(frozen=True)
-class Measure:
+class HeterogeneityMeasure:
     """An estimate with its 95 % interval; nan where nothing could be compared."""
 
     value: float
@@ -46,7 +46,7 @@ class Measure:
         return not math.isnan(self.value) and self.high - self.low <= WIDEST
 
 
-UNKNOWN = Measure(math.nan)
+UNKNOWN = HeterogeneityMeasure(math.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +67,19 @@ class Heterogeneity:
     separation: how far classes lie apart, over how far the samples of one class do, at the median client.
     """
 
-    label_skew: Measure
-    feature_shift: Measure
-    concept_shift: Measure
-    label_noise: Measure
-    size_skew: Measure
-    device_spread: Measure
+    label_skew: HeterogeneityMeasure
+    feature_shift: HeterogeneityMeasure
+    concept_shift: HeterogeneityMeasure
+    label_noise: HeterogeneityMeasure
+    size_skew: HeterogeneityMeasure
+    device_spread: HeterogeneityMeasure
     samples: float = math.nan
     separation: float = math.nan
 
-    def measures(self) -> dict[str, Measure]:
+    def measures(self) -> dict[str, HeterogeneityMeasure]:
         """By name, in order."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in found.items() if isinstance(value, Measure)}
+        return {name: value for name, value in found.items() if isinstance(value, HeterogeneityMeasure)}
 
     def numbers(self) -> dict[str, float]:
         """Their values alone."""
@@ -137,7 +137,7 @@ def of_simulation(fleet: Fleet) -> dict[str, float]:
     for client in evenly(len(data.shares), MOST_CLIENTS).tolist():
         x, y = data.shares[client].train.select(slice(MOST_SAMPLES)).tensors()
         halves = stream(0, "halves", client).integers(0, 2, len(y))
-        tables.append(class_table(sketches(x.numpy(), EXACT_SIZE), y.numpy(), halves, counts.shape[1]))
+        tables.append(table_of_classes(sketches(x.numpy(), EXACT_SIZE), y.numpy(), halves, counts.shape[1]))
     shift, concept, noise = shifts([described(table, 0.0) for table in tables])
     measures = {
         "label_skew": label_skew(counts),
@@ -171,8 +171,8 @@ def heterogeneity(tables: Array, seconds: Sequence[float], *, noise: float = 0.0
         feature_shift=shift,
         concept_shift=concept,
         label_noise=noisy,
-        size_skew=Measure(sizes, sizes, sizes),
-        device_spread=Measure(devices, devices, devices),
+        size_skew=HeterogeneityMeasure(sizes, sizes, sizes),
+        device_spread=HeterogeneityMeasure(devices, devices, devices),
         samples=float(np.median(held)),
         separation=float(np.median(apart)) if apart else math.nan,
     )
@@ -181,21 +181,21 @@ def heterogeneity(tables: Array, seconds: Sequence[float], *, noise: float = 0.0
 # ---------------------------------------------------------------------------------------------- intervals
 
 
-def jackknifed(whole: float, left: Array) -> Measure:
+def jackknifed(whole: float, left: Array) -> HeterogeneityMeasure:
     """A share with its interval, from what it is without each client; of two clients nothing is known of others."""
     n = len(left)
     if math.isnan(whole):
         return UNKNOWN
     if n < 3 or np.isnan(left).any():
-        return Measure(float(np.clip(whole, 0.0, 1.0)))
+        return HeterogeneityMeasure(float(np.clip(whole, 0.0, 1.0)))
     half = stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * math.sqrt((n - 1) / n * ((left - left.mean()) ** 2).sum())
-    return Measure(*(float(np.clip(whole + by, 0.0, 1.0)) for by in (0.0, -half, half)))
+    return HeterogeneityMeasure(*(float(np.clip(whole + by, 0.0, 1.0)) for by in (0.0, -half, half)))
 
 
 # ---------------------------------------------------------------------------------------------- the numbers
 
 
-def label_skew(counts: Array, noise: float = 0.0) -> Measure:
+def label_skew(counts: Array, noise: float = 0.0) -> HeterogeneityMeasure:
     """F_ST of the labels; both chances are estimated without bias, also under noise of this variance.
 
     Every client counts alike; under noise, by its samples, as that of few samples is all noise.
@@ -226,7 +226,9 @@ def label_skew(counts: Array, noise: float = 0.0) -> Measure:
     return jackknifed(whole, skew(total - shares, squares - shares**2, chance))
 
 
-def shifts(clients: Sequence[Described]) -> tuple[Measure, Measure, Measure]:
+def shifts(
+    clients: Sequence[Described],
+) -> tuple[HeterogeneityMeasure, HeterogeneityMeasure, HeterogeneityMeasure]:
     """Feature shift, concept shift and label noise; shifts are those of clients whose labels are not noisy."""
     noise, noisy = label_noise(clients)
     found = compare(clients).without(noisy)
@@ -245,7 +247,7 @@ def shifts(clients: Sequence[Described]) -> tuple[Measure, Measure, Measure]:
     elif explained:  # a renaming that is missed passes for a shift: there may be none
         moved = replace(moved, low=0.0)
     else:  # the inputs differ, and hide whether names do
-        named = Measure(named.value)
+        named = HeterogeneityMeasure(named.value)
     return moved, named, noise
 
 
@@ -267,7 +269,7 @@ def concept(found: Pairs, whole: Array, out: int | None) -> float:
     return kept(found, names, out) / there if there > 0 else math.nan
 
 
-def label_noise(clients: Sequence[Described]) -> tuple[Measure, NDArray[np.int64]]:
+def label_noise(clients: Sequence[Described]) -> tuple[HeterogeneityMeasure, NDArray[np.int64]]:
     """The share of clients whose labels say less than half of what others' say, and who they are.
 
     A client's standard error is that of the median client, found from how the two halves of its samples differ.
@@ -285,7 +287,7 @@ def label_noise(clients: Sequence[Described]) -> tuple[Measure, NDArray[np.int64
     known = ~np.isnan(said)
     low, value, high = (((said + by * error) < NOISY).mean() for by in (SURE, 0.0, -SURE))
     # of some nothing is known: they may be noisy, too
-    measure = Measure(float(value / known.mean()), float(low), float(high + 1 - known.mean()))
+    measure = HeterogeneityMeasure(float(value / known.mean()), float(low), float(high + 1 - known.mean()))
     return measure, np.flatnonzero(known & (said + error < NOISY))
 
 

@@ -40,7 +40,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
 }
 
 # Below the first bound a number is low, above the second high; read off fleets whose kind is known (docs/choosing.md).
-LEVELS: Mapping[str, tuple[float, float]] = {
+HETEROGENEITY_LEVELS: Mapping[str, tuple[float, float]] = {
     "label_skew": (0.05, 0.20),
     "feature_shift": (0.15, 0.40),
     "concept_shift": (0.10, 0.30),
@@ -52,7 +52,7 @@ LEVELS: Mapping[str, tuple[float, float]] = {
 
 def level_of(name: str, value: float) -> str:
     """low, middle or high; unknown where there is no number."""
-    low, high = LEVELS[name]
+    low, high = HETEROGENEITY_LEVELS[name]
     if math.isnan(value):
         return "unknown"
     return "low" if value < low else "high" if value > high else "middle"
@@ -61,7 +61,7 @@ def level_of(name: str, value: float) -> str:
 def meaning(name: str, value: float, low: float | None = None, high: float | None = None) -> str:
     """The number in a few words, no surer than its interval."""
     _, much, little = WORDS[name]
-    bound = LEVELS[name][0]
+    bound = HETEROGENEITY_LEVELS[name][0]
     low, high = (value if end is None else end for end in (low, high))
     if math.isnan(value):
         return "cannot be told: no two clients can be compared"

@@ -13,7 +13,7 @@ from covey.parts.mix.average import Weighting, weighted_rows, weights
 from covey.settings import Range
 from covey.training.narrow import Narrow
 
-Width = Annotated[float, Range(above=0, most=1)]
+WidthShare = Annotated[float, Range(above=0, most=1)]
 # what averages of parts show is of the few who have them: no sum over all of the round covers it
 SHOWS_PARTS = Shows(what="which clients have which part of the model", instead="use fedavg or fedavgm")
 
@@ -27,7 +27,7 @@ class ToWidths:
         rolling: whether the units begin one further in every round (FedRolex), or are always the first (HeteroFL).
     """
 
-    widths: tuple[Width, ...] = (1.0, 0.5, 0.25)
+    widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25)
     rolling: bool = False
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
@@ -53,7 +53,7 @@ class ToWidths:
 class ServeWidths:
     """Client i uses the part that it would be sent next, as the whole network has it: zero elsewhere."""
 
-    widths: tuple[Width, ...] = (1.0, 0.5, 0.25)
+    widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25)
     rolling: bool = False
 
     needs: ClassVar[Facts] = (ONE_MODEL,)

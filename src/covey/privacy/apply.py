@@ -27,7 +27,7 @@ from covey.privacy.local import BookedReplies, local_noise
 from covey.privacy.plan import Plan
 from covey.privacy.refusals import check_private, parts_of
 from covey.privacy.secret_draw import SecretDraw
-from covey.privacy.secure import FEWEST, SecureSums
+from covey.privacy.secure import FEWEST_IN_SUM, SecureSums
 from covey.privacy.settings import Private
 from covey.privacy.small_groups import AtLeast
 from covey.privacy.sums import NoisySums
@@ -45,7 +45,7 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
     elif settings.level == "client" and (noise := one_sum(settings, rounds)):
         method = hiding_clients(method, noise)
     check_private(method, settings.level)
-    least = max(settings.least, FEWEST) if settings.secure else settings.least
+    least = max(settings.least, FEWEST_IN_SUM) if settings.secure else settings.least
     if method.group is not None and least > 1:
         method = replace(method, group=AtLeast(group=method.group, least=least))
     if settings.level == "example":

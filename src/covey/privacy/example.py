@@ -16,7 +16,7 @@ from covey.errors import Refused
 from covey.parts.steps.gaussian_noise import system_gaussian
 from covey.parts.steps.train import Train, best_row
 from covey.settings import Count, Epsilon, Positive, Range
-from covey.training.bench.clipping import Clipping, drawn, library
+from covey.training.bench.clipping import Clipping, opacus_library, poisson_batches
 
 
 @step()
@@ -44,7 +44,7 @@ class ExampleTrain(Step):
     accounted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        library()
+        opacus_library()
         done = int(client.state.get("private rounds", 0))
         if done >= self.rounds:
             raise Refused(f"this client has trained in {done} rounds, for which its privacy loss was planned")
@@ -58,7 +58,7 @@ class ExampleTrain(Step):
         client.state["private rounds"] = done + 1
         rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
         size = client.bench.layout.trainable
-        batches = drawn(len(y), rate, rng, steps)
+        batches = poisson_batches(len(y), rate, rng, steps)
         clipping = Clipping(
             clip=self.clip,
             expected=max(1.0, rate * len(y)),

@@ -13,7 +13,7 @@ from covey.privacy.local import local_noise
 from covey.privacy.plan import spent_sums
 from covey.privacy.settings import Private
 
-Budget = float | Literal["same-noise", "kept"]
+LongerBudget = float | Literal["same-noise", "kept"]
 
 
 def longer_private(
@@ -23,7 +23,7 @@ def longer_private(
     planned: int,
     done: int,
     rounds: int,
-    budget: Budget | None,
+    budget: LongerBudget | None,
 ) -> tuple[dict[str, float | None], str]:
     """What changes in [private] so that a run of `planned` rounds has `rounds`, and a sentence that says what it costs.
 
@@ -75,7 +75,7 @@ def longer_private(
 
 
 def longer_examples(
-    settings: Private, planned: int, rounds: int, budget: Budget | None
+    settings: Private, planned: int, rounds: int, budget: LongerBudget | None
 ) -> tuple[dict[str, float | None], str]:
     """Where each client finds its own noise: its loss grows at most in proportion to the rounds."""
     assert settings.epsilon is not None
@@ -126,7 +126,7 @@ def noise_of_rest(settings: Private, told: tuple[Sums, ...], more: int) -> float
     )
 
 
-def checked(settings: Private, budget: Budget) -> float:
+def checked(settings: Private, budget: LongerBudget) -> float:
     """The epsilon that is meant."""
     assert settings.epsilon is not None
     if budget == "kept":

@@ -24,7 +24,7 @@ from covey.privacy.plan import Plan
 from covey.privacy.secure_letters import primitives
 from covey.privacy.secure_liars import Dealt, DishonestSites, judged, secret, true_shares
 from covey.privacy.secure_steps import (
-    LEVELS,
+    NUMBER_LEVELS,
     Masked,
     SecureKeys,
     SecureOpen,
@@ -32,20 +32,20 @@ from covey.privacy.secure_steps import (
     SecureUnmask,
     SecureUpdate,
     as_array,
-    as_bytes,
+    bytes_of_numbers,
     check_range,
     from_ring,
+    longest_update,
     mask,
     pair_mask,
-    reach,
-    signed,
+    signed_mask,
     to_ring,
 )
 from covey.privacy.sums import NoisySums
 from covey.streams import stream
 
 LIARS: Key[list[int]] = Key("private.liars")  # who is asked for no further secure sum
-FEWEST = 3  # clients in a sum: of two, each knows the other's
+FEWEST_IN_SUM = 3  # clients in a sum: of two, each knows the other's
 
 
 class SpoiledSumError(Exception):
@@ -78,7 +78,7 @@ class SecureSums:
         if noisy:
             sums.book_unheard(now)
         noise = self.plan.noise(now, sampling) if noisy else 0.0
-        longest = reach(now.models.shape[1])
+        longest = longest_update(now.models.shape[1])
         pools = sums.pools(now, [])
         shown, heard, spoiled, home = [], [], [], stays_at_home(step, now.fleet.layout)
         for number, (pool, members) in enumerate(pools.items()):
@@ -96,7 +96,7 @@ class SecureSums:
             if home is not None:
                 values[home] = 0.0
             count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
-            mean = now.models[pool[0]].double() + values * (settings.clip / LEVELS) / count
+            mean = now.models[pool[0]].double() + values * (settings.clip / NUMBER_LEVELS) / count
             row = now.fleet.layout.after_noise(mean.float())
             shown.append(Reply(id=members[0], slot=pool[0], vector=row, size=max(1, round(count))))
             heard += there
@@ -113,7 +113,7 @@ class SecureSums:
         if now.tasks and not shown:
             remedy = "; give method.per_round or private.least a larger number"
             raise SilentRoundError(
-                f"round {now.number}: no sum of {FEWEST} clients or more could be made"
+                f"round {now.number}: no sum of {FEWEST_IN_SUM} clients or more could be made"
                 f"{now.fleet.ledger.why_in_round() or remedy}"
             )
         now.worked = tuple(sorted(heard))
@@ -123,21 +123,21 @@ class SecureSums:
         self, now: Round, step: Step, members: Sequence[int], noise: float
     ) -> tuple[Tensor, list[int]] | None:
         """The sum of the members' numbers, and whose they are; None where too few of them stayed to its end."""
-        settings, longest = self.plan.settings, reach(now.models.shape[1])
+        settings, longest = self.plan.settings, longest_update(now.models.shape[1])
         out = LIARS.get(now.memory, [])
         asked = {i: now.tasks[i] for i in members if i in now.tasks and i not in out}
         add = plain_sum if now.fleet.simulated else masked_sum
-        while len(asked) >= FEWEST:
+        while len(asked) >= FEWEST_IN_SUM:
             stay = stays(len(asked), self.threshold)
             share = noise * longest / stay**0.5 if settings.noise_from == "clients" else 0.0
-            check_range(len(asked), LEVELS, share * len(asked) ** 0.5 + noise * longest)
+            check_range(len(asked), NUMBER_LEVELS, share * len(asked) ** 0.5 + noise * longest)
             update = SecureUpdate(step=step, clip=float(settings.clip), share=share)
             try:
                 found = add(now.fleet, update, asked, stay, settings.neighbours)
             except DishonestSites as liars:  # once more, without them
                 put_out(now, liars)
                 asked = {i: task for i, task in asked.items() if i not in liars.why}
-                if len(asked) < FEWEST:
+                if len(asked) < FEWEST_IN_SUM:
                     raise SpoiledSumError(f"no sum can be made without those who lied ({liars})") from liars
                 continue
             except (UserError, RunError):
@@ -165,7 +165,7 @@ def most(clients: int, longest: float, share: float, count: int) -> float:
 
 def stays(clients: int, threshold: float) -> int:
     """How many of them must stay: more than half, so that no two parts can each unmask somebody."""
-    return max(FEWEST, clients // 2 + 1, round(threshold * clients))
+    return max(FEWEST_IN_SUM, clients // 2 + 1, round(threshold * clients))
 
 
 def plain_sum(
@@ -199,7 +199,7 @@ def masked_sum(
     """
     nothing = Task()
     keys = {
-        reply.id: (as_bytes(reply.stats["pk1"]), as_bytes(reply.stats["pk2"]))
+        reply.id: (bytes_of_numbers(reply.stats["pk1"]), bytes_of_numbers(reply.stats["pk2"]))
         for reply in fleet.ask(SecureKeys(), dict.fromkeys(tasks, nothing))
     }
     keys = {i: pair for i, pair in keys.items() if are_keys(pair, i, fleet)}
@@ -270,7 +270,7 @@ def unmasked(
     for client in gone:
         key = secret(client, shares[client][: ring.threshold], "key", dealt, keys)
         for other in ring.of[client].intersection(there):
-            total = total - signed(other, client, pair_mask(key, keys[other][0], count))
+            total = total - signed_mask(other, client, pair_mask(key, keys[other][0], count))
     return total
 
 

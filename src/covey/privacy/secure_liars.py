@@ -11,7 +11,7 @@ import numpy as np
 from covey.core import Reply
 from covey.privacy.neighbours import Neighbours
 from covey.privacy.secure_letters import Which, commitment, key_of_scalar, opened, primitives
-from covey.privacy.secure_steps import as_bytes
+from covey.privacy.secure_steps import bytes_of_numbers
 
 Keys = Mapping[int, tuple[bytes, bytes]]
 
@@ -46,7 +46,7 @@ class Dealt:
                 continue
             letters[reply.id] = dict(zip(others, sealed, strict=True))
             committed[reply.id] = dict(zip(holders, bound, strict=True))
-            seeds[reply.id] = as_bytes(reply.stats["seed"])
+            seeds[reply.id] = bytes_of_numbers(reply.stats["seed"])
         if why:
             raise DishonestSites(why)
         return cls(letters=letters, committed=committed, seeds=seeds)
@@ -81,7 +81,7 @@ def judged(replies: Sequence[Reply], dealt: Dealt, keys: Keys) -> dict[int, str]
                 why[reply.id] = "it blames another, and shows a key that is not its own"
                 break
             between = crypto.shared_key(own, crypto.public_key(keys[dealer][1]))
-            letter = as_bytes(dealt.letters[dealer][reply.id])
+            letter = bytes_of_numbers(dealt.letters[dealer][reply.id])
             if opened(between, letter, dealer, reply.id, dealt.committed[dealer][reply.id]) is None:
                 why[dealer] = f"its letter to client {reply.id} does not hold the shares that it is bound to"
             else:
@@ -102,7 +102,7 @@ def true_shares(
             ("there", "seed", asked[reply.id][0]),
             ("gone", "key", asked[reply.id][1]),
         ):
-            shares = [as_bytes(share) for share in reply.stats[name]]
+            shares = [bytes_of_numbers(share) for share in reply.stats[name]]
             if len(shares) != len(owners) or not all(
                 is_true(dealt, owner, reply.id, which, share)  # type: ignore[arg-type]
                 for owner, share in zip(owners, shares, strict=True)
@@ -119,7 +119,7 @@ def true_shares(
 def is_true(dealt: Dealt, dealer: int, holder: int, which: Which, share: bytes) -> bool:
     """Whether the share is the one that its dealer is bound to."""
     row = dealt.committed[dealer][holder][0 if which == "seed" else 1]
-    return commitment(dealer, holder, which, share) == as_bytes(row)
+    return commitment(dealer, holder, which, share) == bytes_of_numbers(row)
 
 
 def secret(owner: int, shares: Sequence[bytes], which: Which, dealt: Dealt, keys: Keys) -> bytes:

@@ -25,7 +25,7 @@ from covey.settings import Count, NotNegative, Positive, Range
 
 Masked = NDArray[np.uint32]
 BITS = 20
-LEVELS = 2**BITS  # whole numbers to a clip length
+NUMBER_LEVELS = 2**BITS  # whole numbers to a clip length
 MOST_TRIES = 5  # of one sum, each without those who lied in the one before
 LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
 
@@ -33,7 +33,7 @@ LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin ag
 # ---------------------------------------------------------------------------------------------- numbers
 
 
-def quantised(update: Tensor, clip: float, levels: int = LEVELS) -> Integers:
+def quantised(update: Tensor, clip: float, levels: int = NUMBER_LEVELS) -> Integers:
     """The update, shortened to the clip length, in whole numbers of clip / levels: none is beyond +-levels."""
     found = length(update)
     short = update.double() * (1.0 if found <= clip else clip / found)
@@ -41,7 +41,7 @@ def quantised(update: Tensor, clip: float, levels: int = LEVELS) -> Integers:
     return np.clip(whole, -levels, levels)
 
 
-def reach(columns: int, levels: int = LEVELS) -> float:
+def longest_update(columns: int, levels: int = NUMBER_LEVELS) -> float:
     """The longest update in whole numbers: rounding adds up to half a number in every direction."""
     return float(levels + columns**0.5 / 2)
 
@@ -80,7 +80,7 @@ def pair_mask(own: bytes, other: bytes, count: int) -> Masked:
     return mask(base64.urlsafe_b64decode(key), count)
 
 
-def signed(mine: int, other: int, values: Masked) -> Masked:
+def signed_mask(mine: int, other: int, values: Masked) -> Masked:
     """Added by the one with the higher number and taken away by the other, so that a sum of both has none of it."""
     return values if mine > other else (~values + np.uint32(1)).astype(np.uint32)
 
@@ -102,7 +102,7 @@ def as_array(block: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(block, np.uint8).copy()
 
 
-def as_bytes(values: Any) -> bytes:
+def bytes_of_numbers(values: Any) -> bytes:
     return np.asarray(values, np.uint8).tobytes()
 
 
@@ -155,7 +155,7 @@ class SecureShares(AboutNoData):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         crypto, kept = primitives(), of_this_round(client)
-        keys = {int(i): [as_bytes(k) for k in pair] for i, pair in task.args["keys"].items()}
+        keys = {int(i): [bytes_of_numbers(k) for k in pair] for i, pair in task.args["keys"].items()}
         if [key.hex() for key in keys.get(client.id, [])] != [kept["pk1"], kept["pk2"]]:
             raise Refused("the server shows this client's own keys to others as something else")
         if len({key for pair in keys.values() for key in pair}) != 2 * len(keys):
@@ -229,7 +229,7 @@ class SecureOpen(AboutNoData):
         for source in sorted(map(int, task.args["sealed"])):
             key = SecureShares.key_with(kept, bytes.fromhex(kept["second"][str(source)]))
             letter, bound = (task.args[name][str(source)] for name in ("sealed", "committed"))
-            found = opened(key, as_bytes(letter), source, client.id, bound)
+            found = opened(key, bytes_of_numbers(letter), source, client.id, bound)
             blames.append(found is None)
             if found is not None:
                 shares[str(source)] = [share.hex() for share in found]
@@ -290,7 +290,7 @@ class SecureUpdate(Step):
 
     def loss(self, columns: int, stay: int) -> Loss:
         """What the update costs: the sum has at least the noise of the clients that must stay to unmask it."""
-        noise = self.share * stay**0.5 / reach(columns, 2**self.bits)
+        noise = self.share * stay**0.5 / longest_update(columns, 2**self.bits)
         return Loss(what="updates", mechanism="sum", noise=noise)
 
     def masked(self, client: Client, ring: Masked) -> Masked:
@@ -304,7 +304,7 @@ class SecureUpdate(Step):
             if int(other) != client.id:
                 public = bytes.fromhex(kept["public"][other])
                 shared = pair_mask(bytes.fromhex(kept["sk1"]), public, len(ring))
-                ring = ring + signed(client.id, int(other), shared)
+                ring = ring + signed_mask(client.id, int(other), shared)
         client.state["secure"] = {**kept, "sent": True}
         return ring
 

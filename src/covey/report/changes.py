@@ -8,7 +8,7 @@ from typing import Any
 
 from covey.folder.read import RunView
 from covey.report.markup import Html, cells_table
-from covey.report.notes import show
+from covey.report.notes import shown_note
 
 
 def changes(run: RunView) -> Html | None:
@@ -29,7 +29,7 @@ def change_rows(devices: Mapping[str, Any]) -> list[list[str]]:
     found += [(one, "leave") for one in devices.get("leaves", [])]
     found += [(one, drift_words(one)) for one in devices.get("drifts", [])]
     return [
-        [str(one["round"]), show(one["clients"]), what]
+        [str(one["round"]), shown_note(one["clients"]), what]
         for one, what in sorted(found, key=lambda f: f[0]["round"])
     ]
 

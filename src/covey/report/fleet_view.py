@@ -16,7 +16,7 @@ def whole(value: float, instead: int) -> int:
     return int(value) if math.isfinite(value) else instead
 
 
-def groups_of(rows: Rows) -> dict[int, int]:
+def groups_in_view(rows: Rows) -> dict[int, int]:
     """Each client's latest group; empty when the method does not group, or every client is its own group."""
     changes = rows.by_client("groups/group")
     found = {int(c): whole(g, -1) for c, g in zip(changes.client, changes.value, strict=True)}

@@ -9,7 +9,7 @@ from covey.report.payload import measured_names
 from covey.report.replicas import Replicas, verdict
 from covey.report.table import best_rows, headline_metric, hues_of, known_metrics, of_finished, targets_of
 from covey.report.wording import (
-    NOTHING,
+    NO_VALUE,
     epsilon_words,
     metric_title,
     short_title,
@@ -23,7 +23,7 @@ from covey.report.wording import (
 from covey.training.metrics import Metrics, higher_is_better, split_name
 
 # a head with a line beneath, and for each row a number, a line beneath it, and whether it is the best
-Cells = tuple[tuple[str, str], list[tuple[str, str, bool]]]
+HeadlineCells = tuple[tuple[str, str], list[tuple[str, str, bool]]]
 
 
 def headline(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
@@ -38,7 +38,7 @@ def best_words(run: RunView, name: str) -> str:
         return ""
     best = run.summary.best.get(name)
     return (
-        NOTHING
+        NO_VALUE
         if best is None
         else f"best {show_value(name, best.value, run.metrics)} in round {best.round:,}"
     )
@@ -119,7 +119,7 @@ def swatch(place: int) -> Html:
     return tag("span", class_="swatch", style=f"--hue:var(--c{place % 10})")
 
 
-def metric_column(runs: Sequence[RunView], name: str) -> Cells:
+def metric_column(runs: Sequence[RunView], name: str) -> HeadlineCells:
     """The last value of a metric over its best."""
     values = [run.summary.last.get(name) for run in runs]
     metrics = known_metrics(runs)
@@ -131,7 +131,7 @@ def metric_column(runs: Sequence[RunView], name: str) -> Cells:
     return (split_name(name)[1], short_title(name)), cells
 
 
-def target_column(runs: Sequence[RunView], metric: str, target: float) -> Cells:
+def target_column(runs: Sequence[RunView], metric: str, target: float) -> HeadlineCells:
     """What a target took: rounds over seconds and bytes."""
     reached = [run.to_target(metric, target) for run in runs]
     leaders = best_rows([t.round for t in reached], highest=False)
@@ -144,7 +144,7 @@ def target_column(runs: Sequence[RunView], metric: str, target: float) -> Cells:
     return (f"to {show_target(metric, target, known_metrics(runs))}", short_title(metric)), cells
 
 
-def traffic_column(runs: Sequence[RunView]) -> Cells:
+def traffic_column(runs: Sequence[RunView]) -> HeadlineCells:
     """Training bytes over messages."""
     sent = [run.summary.cost.bytes for run in runs]
     small = [f"{show_count(run.summary.cost.messages)} messages" for run in runs]
@@ -153,7 +153,7 @@ def traffic_column(runs: Sequence[RunView]) -> Cells:
     return ("traffic", "up, down, peer"), cells
 
 
-def time_column(runs: Sequence[RunView]) -> Cells:
+def time_column(runs: Sequence[RunView]) -> HeadlineCells:
     """Seconds on the runs' clock over rounds."""
     spent = [run.summary.cost.seconds for run in runs]
     leaders = best_rows(of_finished(runs, spent), highest=False)

@@ -18,7 +18,7 @@ MOST_ROWS = 40
 CLIENTS_IN: Mapping[str, tuple[str, int]] = {"labels": ("shares", 400), "scatter": ("x", 2000)}
 MOST_NODES = 400
 MOST_EDGES = 1500
-Cells = list[list[str]]
+NoteCells = list[list[str]]
 
 
 def note_kind(name: str, note: object) -> str | None:
@@ -75,40 +75,41 @@ def bounded_graph(note: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     return {"nodes": nodes, "edges": edges}, " ".join(words)
 
 
-def table_of_note(note: object) -> tuple[Cells, str]:
+def table_of_note(note: object) -> tuple[NoteCells, str]:
     """A note as rows of texts, the first row being the heads, and the words for what was left out."""
     if isinstance(note, dict) and note and all(isinstance(v, list) for v in note.values()):
         columns = {str(key): value for key, value in note.items()}
         longest = max(len(value) for value in columns.values())
         rows = [
-            [show(v[place]) if place < len(v) else "" for v in columns.values()] for place in range(longest)
+            [shown_note(v[place]) if place < len(v) else "" for v in columns.values()]
+            for place in range(longest)
         ]
         return limited([list(columns), *rows])
     if isinstance(note, dict):
-        return limited([["", "value"], *([str(key), show(value)] for key, value in note.items())])
+        return limited([["", "value"], *([str(key), shown_note(value)] for key, value in note.items())])
     if isinstance(note, list) and note and all(isinstance(row, dict) for row in note):
         heads = list(dict.fromkeys(str(key) for row in note for key in row))
-        return limited([heads, *([show(row.get(head, "")) for head in heads] for row in note)])
+        return limited([heads, *([shown_note(row.get(head, "")) for head in heads] for row in note)])
     if isinstance(note, list):
-        return limited([["value"], *([show(value)] for value in note)])
-    return [["value"], [show(note)]], ""
+        return limited([["value"], *([shown_note(value)] for value in note)])
+    return [["value"], [shown_note(note)]], ""
 
 
-def limited(rows: Cells) -> tuple[Cells, str]:
+def limited(rows: NoteCells) -> tuple[NoteCells, str]:
     """At most so many rows."""
     left = len(rows) - 1 - MOST_ROWS
     return (rows, "") if left <= 0 else (rows[: MOST_ROWS + 1], f"{left:,} more rows are in summary.json.")
 
 
-def show(value: object) -> str:
+def shown_note(value: object) -> str:
     """One cell: short numbers, long lists cut."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, float):
         return f"{value:.5g}"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        shown = ", ".join(show(inner) for inner in value[:8])
+        shown = ", ".join(shown_note(inner) for inner in value[:8])
         return f"{shown}, … ({len(value)})" if len(value) > 8 else shown
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {show(inner)}" for key, inner in list(value.items())[:8])
+        return ", ".join(f"{key}: {shown_note(inner)}" for key, inner in list(value.items())[:8])
     return str(value)

@@ -15,7 +15,7 @@ from covey.files import reason, write_atomically
 from covey.folder.read import RunView
 from covey.report.markup import Html, cells_table, tag
 from covey.report.page import POLICY, STYLE, part_of_page
-from covey.report.privacy_tables import shown
+from covey.report.privacy_tables import shown_epsilon
 from covey.terminal import in_order
 from covey.version import __version__
 
@@ -32,7 +32,7 @@ SIGN = "Name, function, date, signature: _______________________________________
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class OfficerLine:
     """One kind of thing that is told: to whom, by which mechanism, and what it costs a sample, a person, a client."""
 
     what: str
@@ -49,7 +49,7 @@ class Statement:
 
     title: str
     facts: Sequence[str]
-    lines: Sequence[Line]
+    lines: Sequence[OfficerLine]
     delta: float
     rows: int | None
     assumptions: Sequence[str]
@@ -105,7 +105,7 @@ def of_run(run: RunView, rows: int | None = None) -> Statement:
     )
 
 
-def ledger_line(kind: str, told: Mapping[str, Any], private: Mapping[str, Any]) -> Line:
+def ledger_line(kind: str, told: Mapping[str, Any], private: Mapping[str, Any]) -> OfficerLine:
     """The largest loss of any client."""
 
     def most(whose: str) -> float:
@@ -118,7 +118,7 @@ def ledger_line(kind: str, told: Mapping[str, Any], private: Mapping[str, Any]) 
     kinds = {name for one in told.values() for name in one.get("sample", {})} - {"all"}
     # noise on whole updates hides whatever of its data a client changes
     by_update = kind in covered or (kind == "all" and kinds <= covered)
-    return Line(
+    return OfficerLine(
         what=kind,
         to=TO_ALL if summed else f"{TO_SERVER} and {TO_ALL}",
         mechanism="all of it, composed" if kind == "all" else mechanism(kind, private),
@@ -128,8 +128,10 @@ def ledger_line(kind: str, told: Mapping[str, Any], private: Mapping[str, Any]) 
     )
 
 
-def exact(kind: str, to: str) -> Line:
-    return Line(what=kind, to=to, mechanism="none: exact", sample=math.inf, person=math.inf, client=math.inf)
+def exact(kind: str, to: str) -> OfficerLine:
+    return OfficerLine(
+        what=kind, to=to, mechanism="none: exact", sample=math.inf, person=math.inf, client=math.inf
+    )
 
 
 def mechanism(kind: str, private: Mapping[str, Any]) -> str:
@@ -293,9 +295,9 @@ def losses(statement: Statement) -> Html:
             line.what if line.what == "all" else f"{line.what}: {MEANT.get(line.what, '')}",
             line.to,
             line.mechanism,
-            shown(line.sample),
-            "–" if line.person is None else shown(line.person),
-            shown(line.client),
+            shown_epsilon(line.sample),
+            "–" if line.person is None else shown_epsilon(line.person),
+            shown_epsilon(line.client),
         ]
         for line in statement.lines
     ]
@@ -306,7 +308,7 @@ def persons(rows: int | None) -> str:
     return "ε, one person" if rows is None else f"ε, one person (up to {rows} rows)"
 
 
-def whole(statement: Statement) -> Line | None:
+def whole(statement: Statement) -> OfficerLine | None:
     """The line of everything together, where all that is told has a bound."""
     if any(math.isinf(line.sample) and line.what != "evaluations" for line in statement.lines):
         return None

@@ -14,7 +14,7 @@ from covey.report.payload import page_data
 from covey.report.replica_page import study_data, study_headline
 from covey.report.replicas import Replicas
 from covey.report.run_page import run_details
-from covey.report.table import labels_of, unfinished
+from covey.report.table import run_labels, unfinished
 from covey.terminal import in_order
 
 STYLE = "page.css"
@@ -39,7 +39,7 @@ def write_report(runs: Sequence[RunView], path: Path, replicas: Replicas | None 
 
 def page(runs: Sequence[RunView], replicas: Replicas | None = None) -> str:
     """The whole page as text."""
-    labels = list(replicas.runs) if replicas else labels_of(runs)
+    labels = list(replicas.runs) if replicas else run_labels(runs)
     title = heading(runs, labels)
     data = study_data(replicas) if replicas else page_data(runs)
     head = tag(

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from covey.folder.read import RunView
 from covey.folder.rows import Rows
 from covey.folder.summary import MEASURED
-from covey.report.fleet_view import fleet_view, groups_of, timeline_view
+from covey.report.fleet_view import fleet_view, groups_in_view, timeline_view
 from covey.report.notes import drawn_notes
-from covey.report.table import headline_metric, hues_of, known_metrics, labels_of, targets_of
+from covey.report.table import headline_metric, hues_of, known_metrics, run_labels, targets_of
 from covey.report.thin import MOST_BARS, MOST_GROUPS, MOST_NAMES, MOST_POINTS, evenly, short, short_one
 from covey.report.wording import is_share, metric_title
 from covey.training.metrics import higher_is_better, split_name
@@ -30,9 +30,10 @@ def page_data(runs: Sequence[RunView]) -> dict[str, Any]:
         for name in names
     }
     data = [
-        run_data(run, label, MOST_BARS // len(runs)) for run, label in zip(runs, labels_of(runs), strict=True)
+        run_data(run, label, MOST_BARS // len(runs))
+        for run, label in zip(runs, run_labels(runs), strict=True)
     ]
-    for run, place in zip(data, hues_of(labels_of(runs)), strict=True):
+    for run, place in zip(data, hues_of(run_labels(runs)), strict=True):
         run["hue"] = place
     targets = dict(reversed(targets_of(runs)))  # of several targets of a metric the first
     return {"metric": metric, "targets": targets, "metrics": about, "runs": data}
@@ -48,7 +49,7 @@ def run_data(run: RunView, label: str, most_bars: int) -> dict[str, Any]:
     """One run: clock, curves, fleet, timeline and the notes that are drawn."""
     rounds = kept_rounds(run)
     clock = clock_of(run.rows, rounds)
-    groups = groups_of(run.rows)
+    groups = groups_in_view(run.rows)
     fleet = fleet_view(run.rows, groups, run.about.classes)
     curves = {name: curve_of(run.rows, name, rounds, fleet["sizes"]) for name in run.summary.last}
     return {

@@ -39,7 +39,8 @@ def losses(run: RunView) -> Html:
     values = {client: [loss(lost, *column) for column in columns] for client, lost in told.items()}
     if len(values) <= MOST_ROWS:
         rows = [
-            [run.client_names.get(int(client), client), *map(shown, lost)] for client, lost in values.items()
+            [run.client_names.get(int(client), client), *map(shown_epsilon, lost)]
+            for client, lost in values.items()
         ]
     else:
         heads[0] = f"of {len(values):,} clients"
@@ -59,7 +60,7 @@ def loss(lost: Mapping[str, Mapping[str, Any]], whose: str, kind: str) -> float:
     return float("inf") if value is None else float(value)
 
 
-def shown(value: float) -> str:
+def shown_epsilon(value: float) -> str:
     return "∞" if np.isinf(value) else f"{value:.4g}"
 
 
@@ -67,7 +68,7 @@ def quantiles(values: Sequence[Sequence[float]]) -> list[list[str]]:
     """The smallest, the middle and the largest of every column."""
     ordered = np.sort(np.array(values), axis=0)
     places = {"smallest": 0, "median": len(ordered) // 2, "largest": len(ordered) - 1}
-    return [[words, *map(shown, ordered[place].tolist())] for words, place in places.items()]
+    return [[words, *map(shown_epsilon, ordered[place].tolist())] for words, place in places.items()]
 
 
 def note_table(name: str, note: Any) -> Html:

@@ -6,7 +6,7 @@ from covey.report.headline import swatch
 from covey.report.markup import Html, markup, tag
 from covey.report.payload import page_data
 from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns, verdict
-from covey.report.table import Column, hues_of
+from covey.report.table import TableColumn, hues_of
 from covey.report.wording import metric_title
 
 
@@ -40,7 +40,7 @@ def study_headline(replicas: Replicas) -> Html:
     )
 
 
-def study_cell(column: Column, place: int) -> Html:
+def study_cell(column: TableColumn, place: int) -> Html:
     """A mean; its interval, and what a test says of it, stand beneath."""
     text = column.cells[place]
     large, cut, rest = text.partition(" [")

@@ -12,9 +12,9 @@ from covey.arrays import Array
 from covey.folder.read import RunView
 from covey.folder.rows import Rows
 from covey.report.payload import kept_rounds
-from covey.report.seeds import ROUNDING, TESTED, Paired, holm, interval_within, paired
+from covey.report.seeds import SEED_ROUNDING, TESTED, Paired, holm, interval_within, paired
 from covey.report.table import (
-    Column,
+    TableColumn,
     best_rows,
     headline_metric,
     known_metrics,
@@ -23,7 +23,7 @@ from covey.report.table import (
 )
 from covey.report.thin import short
 from covey.report.wording import (
-    NOTHING,
+    NO_VALUE,
     is_share,
     metric_title,
     show_bytes,
@@ -81,16 +81,18 @@ class Replicas:
         return "1 seed" if count == 1 else f"mean and 95 % interval over {count} seeds"
 
 
-def replica_columns(replicas: Replicas, metric: str | None = None) -> list[Column]:
+def replica_columns(replicas: Replicas, metric: str | None = None) -> list[TableColumn]:
     """One row per label: the last value, the worst 10 %, what the target took, the costs, and the paired test."""
     asked, metric = metric, metric or replicas.metric
     metrics, labels = known_metrics(replicas.every), list(replicas.runs)
     highest = higher_is_better(metric, metrics)
 
-    def measured(head: str, name: str) -> Column:
+    def measured(head: str, name: str) -> TableColumn:
         numbers = [replicas.last(label, name) for label in labels]
         cells = tuple(mean_words(values, name, metrics) for values in numbers)
-        return Column(head=head, cells=cells, best=best_rows(list(map(mean_of, numbers)), highest=highest))
+        return TableColumn(
+            head=head, cells=cells, best=best_rows(list(map(mean_of, numbers)), highest=highest)
+        )
 
     columns = [*name_columns(replicas), measured("last", metric)]
     split, base, _ = split_name(metric)
@@ -106,35 +108,37 @@ def replica_columns(replicas: Replicas, metric: str | None = None) -> list[Colum
             numbers = [replicas.values(label, reached(about, target, unit)) for label in labels]
             cells = tuple(reached_words(values, show) for values in numbers)
             whole = [mean_of(values) if None not in values else None for values in numbers]
-            columns.append(Column(head=head, cells=cells, best=best_rows(whole, highest=False)))
+            columns.append(TableColumn(head=head, cells=cells, best=best_rows(whole, highest=False)))
     for head, read, show in (
         ("all\nbytes", lambda run: float(run.summary.cost.bytes), show_bytes),
         ("fleet\ntime", lambda run: run.summary.cost.seconds, show_seconds),
     ):
         means = [mean_of(replicas.values(label, read)) for label in labels]
-        columns.append(Column(head=head, cells=tuple(map(show, means)), best=best_rows(means, highest=False)))
+        columns.append(
+            TableColumn(head=head, cells=tuple(map(show, means)), best=best_rows(means, highest=False))
+        )
     return columns + against_columns(replicas, metric, is_share(metric, metrics))
 
 
-def name_columns(replicas: Replicas) -> list[Column]:
+def name_columns(replicas: Replicas) -> list[TableColumn]:
     """What the rows are called: methods, or the settings that a sweep goes over."""
     if not replicas.columns:
-        return [Column(head="method", cells=tuple(replicas.runs), right=False)]
+        return [TableColumn(head="method", cells=tuple(replicas.runs), right=False)]
     heads = dict.fromkeys(head for settings in replicas.columns.values() for head in settings)
     return [
-        Column(head=head, cells=tuple(replicas.columns[label].get(head, "") for label in replicas.runs))
+        TableColumn(head=head, cells=tuple(replicas.columns[label].get(head, "") for label in replicas.runs))
         for head in heads
     ]
 
 
-def against_columns(replicas: Replicas, metric: str, share: bool) -> list[Column]:
+def against_columns(replicas: Replicas, metric: str, share: bool) -> list[TableColumn]:
     """The paired test against the first row, where there are seeds to pair."""
     tests = replicas.against_first(metric)
     if len(replicas.seeds) < 2 or len(tests) < 2:
         return []
     first = next(iter(replicas.runs))
     cells = tuple("" if place == 0 else paired_words(test, share) for place, test in enumerate(tests))
-    return [Column(head=f"against\n{first}", cells=cells, right=False)]
+    return [TableColumn(head=f"against\n{first}", cells=cells, right=False)]
 
 
 def against_words(replicas: Replicas) -> str:
@@ -194,11 +198,11 @@ def mean_words(values: Sequence[float | None], name: str, metrics: Metrics) -> s
     """A mean and its 95 % interval: 93.41 [92.10, 94.52]%; of equal numbers there is none."""
     known = [value for value in values if value is not None]
     if not known:
-        return NOTHING
+        return NO_VALUE
     mean = float(np.mean(known))
     if len(known) == 1:
         return show_value(name, mean, metrics)
-    if np.ptp(known) <= ROUNDING * abs(mean):
+    if np.ptp(known) <= SEED_ROUNDING * abs(mean):
         text = f"{show_value(name, mean, metrics)} with each of {len(known)} seeds"
     else:
         low, high = interval_of(known, name, metrics)
@@ -222,7 +226,7 @@ def reached_words(values: Sequence[float | None], show: Callable[[float | None],
 def paired_words(test: Paired | None, share: bool) -> str:
     """The difference with its interval; whether it can be told from chance is said in words."""
     if test is None:
-        return NOTHING
+        return NO_VALUE
     times, digits, unit = (100, ".2f", " points") if share else (1, ".3g", "")
     words = f"{times * test.difference:+{digits}}"
     if test.interval is not None:

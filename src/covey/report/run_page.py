@@ -13,7 +13,7 @@ from covey.report.changes import changes
 from covey.report.markup import Html, cells_table, markup, tag
 from covey.report.notes import note_kind
 from covey.report.privacy_tables import NOTES, note_table, privacy
-from covey.report.table import Column, cost_columns
+from covey.report.table import TableColumn, cost_columns
 from covey.report.wording import epsilon_words, show_count, show_epsilon, show_seconds
 
 
@@ -45,7 +45,7 @@ def figure(chart: str) -> Html:
     return tag("div", class_="place", data_chart=chart)
 
 
-def columns_table(columns: Sequence[Column], caption: str) -> Html:
+def columns_table(columns: Sequence[TableColumn], caption: str) -> Html:
     """Columns as an HTML table."""
     heads = [tag("th", c.head, scope="col", class_="num" if c.right else None) for c in columns]
     rows = [

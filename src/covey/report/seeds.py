@@ -12,7 +12,7 @@ import numpy as np
 Comparison = Literal["", "ratio", "difference"]
 LEVEL = 0.05  # of every test; one less it is that of every interval
 TESTED = 3  # seeds from which on a difference is tested: the spread of two says next to nothing
-ROUNDING = 1e-9  # of the numbers themselves, below which their differences are equal
+SEED_ROUNDING = 1e-9  # of the numbers themselves, below which their differences are equal
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def paired(first: Sequence[float | None], other: Sequence[float | None]) -> Pair
     if len(gaps) < TESTED:
         return Paired(difference=mean, interval=None, p=None, seeds=len(gaps))
     size = float(np.abs(known).max())
-    if np.ptp(gaps) <= ROUNDING * size:
-        p = 1.0 if abs(mean) <= ROUNDING * size else 2.0 ** (1 - len(gaps))
+    if np.ptp(gaps) <= SEED_ROUNDING * size:
+        p = 1.0 if abs(mean) <= SEED_ROUNDING * size else 2.0 ** (1 - len(gaps))
         return Paired(difference=mean, interval=None, p=p, seeds=len(gaps))
     p = 2 * float(t.sf(abs(mean) / (spread / math.sqrt(len(gaps))), len(gaps) - 1))
     return Paired(difference=mean, interval=interval(gaps), p=p, seeds=len(gaps))
@@ -193,7 +193,7 @@ def may_be_equal(best: np.ndarray, other: np.ndarray) -> bool:
 # ------------------------------------------------------------------------------------------ in words
 
 
-def in_words(values: Sequence[Number], comparison: Comparison = "") -> str:
+def number_in_words(values: Sequence[Number], comparison: Comparison = "") -> str:
     """Mean and spread over seeds; a comparison with its 95 % interval (ratios: geometric mean).
 
     Seeds that did not reach a target count with what their whole run cost, so the mean is "over" that. "-" where no

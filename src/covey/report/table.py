@@ -32,7 +32,7 @@ PREFERRED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class TableColumn:
     """A head, one text per row, and which rows hold the best value."""
 
     head: str
@@ -41,7 +41,7 @@ class Column:
     right: bool = True
 
 
-def labels_of(runs: Sequence[RunView]) -> list[str]:
+def run_labels(runs: Sequence[RunView]) -> list[str]:
     """One label a run, none twice."""
     return unlike_labels([run.label for run in runs], [f"seed {run.summary.seed}" for run in runs])
 
@@ -105,21 +105,21 @@ def known_metrics(runs: Sequence[RunView]) -> Metrics:
 
 def summary_columns(
     runs: Sequence[RunView], metric: str | None = None, target: float | None = None
-) -> list[Column]:
+) -> list[TableColumn]:
     """One row per run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
     asked, metric = metric, metric or headline_metric(runs)
     targets = [(metric, target)] if target is not None else targets_of(runs, asked)
     metrics = known_metrics(runs)
     highest = higher_is_better(metric, metrics)
 
-    def measured(head: str, name: str, values: Sequence[float | None]) -> Column:
+    def measured(head: str, name: str, values: Sequence[float | None]) -> TableColumn:
         cells = tuple(show_value(name, value, metrics) for value in values)
-        return Column(head=head, cells=cells, best=best_rows(values, highest=highest))
+        return TableColumn(head=head, cells=cells, best=best_rows(values, highest=highest))
 
     split, base, _ = split_name(metric)
     best = [found.value if (found := run.summary.best.get(metric)) else None for run in runs]
     columns = [
-        Column(head="method", cells=tuple(labels_of(runs)), right=False),
+        TableColumn(head="method", cells=tuple(run_labels(runs)), right=False),
         measured("best", metric, best),
         measured("last", metric, [run.summary.last.get(metric) for run in runs]),
     ]
@@ -141,17 +141,17 @@ def summary_columns(
     ]
 
 
-def lowest(head: str, values: Sequence[float | None], show: Callable[[float | None], str]) -> Column:
+def lowest(head: str, values: Sequence[float | None], show: Callable[[float | None], str]) -> TableColumn:
     """A column of costs: the lowest is the best."""
-    return Column(head=head, cells=tuple(map(show, values)), best=best_rows(values, highest=False))
+    return TableColumn(head=head, cells=tuple(map(show, values)), best=best_rows(values, highest=False))
 
 
 def total(
     head: str, runs: Sequence[RunView], values: Sequence[float], show: Callable[[float | None], str]
-) -> Column:
+) -> TableColumn:
     """A column of what whole runs cost: the lowest of those that came to their end is the best."""
     best = best_rows(of_finished(runs, values), highest=False)
-    return Column(head=head, cells=tuple(map(show, values)), best=best)
+    return TableColumn(head=head, cells=tuple(map(show, values)), best=best)
 
 
 def of_finished(runs: Sequence[RunView], values: Sequence[float]) -> list[float | None]:
@@ -169,7 +169,7 @@ def unfinished(runs: Sequence[RunView], labels: Sequence[str]) -> list[str]:
     ]
 
 
-def cost_columns(run: RunView) -> list[Column]:
+def cost_columns(run: RunView) -> list[TableColumn]:
     """One row per step kind, then their sum; what only served to measure the run comes after it."""
     kinds = run.summary.cost.by_kind
     training = sorted(kind for kind in kinds if not kind.endswith(MEASURING))
@@ -177,16 +177,16 @@ def cost_columns(run: RunView) -> list[Column]:
     names = [*training, "all", *evaluation]
     costs: list[Cost] = [kinds[k] for k in training] + [run.summary.cost] + [kinds[k] for k in evaluation]
     return [
-        Column(head="step", cells=tuple(names), right=False, best=frozenset({len(training)})),
-        Column(head="messages", cells=tuple(show_count(c.messages) for c in costs)),
-        Column(head="up", cells=tuple(show_bytes(c.bytes_up) for c in costs)),
-        Column(head="down", cells=tuple(show_bytes(c.bytes_down) for c in costs)),
-        Column(head="peer to peer", cells=tuple(show_bytes(c.bytes_peer) for c in costs)),
-        Column(head="seconds", cells=tuple(show_seconds(c.seconds) for c in costs)),
+        TableColumn(head="step", cells=tuple(names), right=False, best=frozenset({len(training)})),
+        TableColumn(head="messages", cells=tuple(show_count(c.messages) for c in costs)),
+        TableColumn(head="up", cells=tuple(show_bytes(c.bytes_up) for c in costs)),
+        TableColumn(head="down", cells=tuple(show_bytes(c.bytes_down) for c in costs)),
+        TableColumn(head="peer to peer", cells=tuple(show_bytes(c.bytes_peer) for c in costs)),
+        TableColumn(head="seconds", cells=tuple(show_seconds(c.seconds) for c in costs)),
     ]
 
 
-def rich_table(columns: Sequence[Column], title: str) -> Table:
+def rich_table(columns: Sequence[TableColumn], title: str) -> Table:
     """Columns for the terminal, the best values in bold."""
     table = Table(
         title=title,

@@ -12,7 +12,7 @@ AGGREGATES = {
     "std": "std over clients",
     "worst10": "worst 10% of clients",
 }
-NOTHING = "–"
+NO_VALUE = "–"
 
 
 def metric_title(name: str) -> str:
@@ -37,7 +37,7 @@ def is_share(name: str, metrics: Metrics = BUILT_IN) -> bool:
 def show_value(name: str, value: float | None, metrics: Metrics = BUILT_IN) -> str:
     """One metric value: a percentage with two digits, or four significant digits."""
     if value is None or not math.isfinite(value):
-        return NOTHING
+        return NO_VALUE
     return f"{100 * value:.2f}%" if is_share(name, metrics) else f"{value:.4g}"
 
 
@@ -49,7 +49,7 @@ def show_target(name: str, target: float, metrics: Metrics = BUILT_IN) -> str:
 def show_bytes(count: float | None) -> str:
     """Bytes in decimal units: 1 MB = 1,000,000 bytes."""
     if count is None:
-        return NOTHING
+        return NO_VALUE
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.3g} {unit}" if count < 999.5 * size else f"{count / size:.0f} {unit}"
@@ -59,7 +59,7 @@ def show_bytes(count: float | None) -> str:
 def show_seconds(seconds: float | None) -> str:
     """A duration in the unit that keeps it readable."""
     if seconds is None or not math.isfinite(seconds):
-        return NOTHING
+        return NO_VALUE
     for unit, size, start in (("d", 86400.0, 172800.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0)):
         if seconds >= start:
             return f"{seconds / size:.3g} {unit}"
@@ -68,7 +68,7 @@ def show_seconds(seconds: float | None) -> str:
 
 def show_count(count: float | None) -> str:
     """A whole number with thousands separated."""
-    return NOTHING if count is None else f"{count:,.0f}"
+    return NO_VALUE if count is None else f"{count:,.0f}"
 
 
 def unlike_labels(names: Sequence[str], hints: Sequence[str]) -> list[str]:

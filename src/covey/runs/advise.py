@@ -18,8 +18,8 @@ import numpy as np
 
 from covey.arrays import Array
 from covey.core.round import Fleet
-from covey.parts.heterogeneity import Heterogeneity, Measure, measure_heterogeneity
-from covey.parts.heterogeneity_words import LEVELS, WORDS, level_of, meaning
+from covey.parts.heterogeneity import Heterogeneity, HeterogeneityMeasure, measure_heterogeneity
+from covey.parts.heterogeneity_words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
 from covey.parts.steps.privacy import Privacy
 
 EVIDENCE = Path(__file__).parent / "advice.json"
@@ -108,7 +108,7 @@ class Advice:
         return [*said, *alone, f"Most similar of the known fleets: {nearest}."]
 
 
-def numbers(found: Mapping[str, Measure]) -> list[str]:
+def numbers(found: Mapping[str, HeterogeneityMeasure]) -> list[str]:
     """The numbers with their intervals, and what they mean."""
     said = ["How heterogeneous these clients are (95 % intervals)"]
     for name, one in found.items():
@@ -169,7 +169,9 @@ def conclude(found: Heterogeneity, known: Sequence[KnownFleet], *, table: bool =
 def only_noisy(found: Heterogeneity) -> bool:
     """Whether the labels of some clients look random, and clients differ in nothing else that would need own models."""
     others = all(level_of(name, getattr(found, name).value) == "low" for name in MEASURED[:3])
-    return others and found.label_noise.known and found.label_noise.low >= LEVELS["label_noise"][0]
+    return (
+        others and found.label_noise.known and found.label_noise.low >= HETEROGENEITY_LEVELS["label_noise"][0]
+    )
 
 
 def similarity(one: Mapping[str, float], other: Mapping[str, float]) -> float:

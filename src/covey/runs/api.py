@@ -19,7 +19,7 @@ from covey.fleet.guard import Guard
 from covey.parts.measure import Measuring, seldom_measured
 from covey.parts.steps import Train
 from covey.parts.steps.compress import Compression
-from covey.privacy.longer import Budget
+from covey.privacy.longer import LongerBudget
 from covey.privacy.settings import Private
 from covey.runs.advise import Advice, advise_fleet
 from covey.runs.compare import configs_of, labels_for, run_all, with_method
@@ -39,7 +39,7 @@ from covey.runs.run import resume as resume_run
 from covey.runs.run import run_or_resume
 from covey.runs.stopping import Stopping
 from covey.runs.study.execute import execute
-from covey.runs.study.plan import Plan
+from covey.runs.study.plan import StudyPlan
 from covey.settings.toml import named_tables, on_top, read_tables
 from covey.terminal import live, live_many, many_unseen, say, unseen
 from covey.training.metrics import Metric
@@ -147,7 +147,7 @@ def resume(
     folder: str | Path,
     *,
     rounds: int | None = None,
-    epsilon: Budget | None = None,
+    epsilon: LongerBudget | None = None,
     changed_code: bool = False,
     progress: bool = True,
     report: bool = True,
@@ -249,7 +249,7 @@ def compare(
     folder = folder_of(out) or new_run_folder("compare")
     if seeds is None:
         return run_all(configs, folder, live=show, say=tell)
-    plan = Plan(kind="compare", configs=configs, seeds=seeds)
+    plan = StudyPlan(kind="compare", configs=configs, seeds=seeds)
     many = live_many if progress else many_unseen
     return execute(plan, folder, show=many, say=tell, processes=processes)
 

@@ -21,7 +21,7 @@ from covey.runs.sections import settings_in
 from covey.settings.catalogue import METHODS
 from covey.settings.own_code import bare_name
 
-Tables = Mapping[str, Any]
+RunTables = Mapping[str, Any]
 
 
 def run_all(
@@ -69,14 +69,14 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
     return saying
 
 
-def configs_of(runs: Mapping[str, Tables], say: Callable[[str], None]) -> dict[str, Config]:
+def configs_of(runs: Mapping[str, RunTables], say: Callable[[str], None]) -> dict[str, Config]:
     """One configuration per label, all on equal data."""
     return {label: resolve(tables) for label, tables in on_equal_data(runs, say).items()}
 
 
 def on_equal_data(
-    runs: Mapping[str, Tables], say: Callable[[str], None] = lambda _: None
-) -> dict[str, Tables]:
+    runs: Mapping[str, RunTables], say: Callable[[str], None] = lambda _: None
+) -> dict[str, RunTables]:
     """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
     if any("holdout" in tables.get("train", {}) for tables in runs.values()):
         return dict(runs)
@@ -94,13 +94,13 @@ def on_equal_data(
     }
 
 
-def is_composed(tables: Tables) -> bool:
+def is_composed(tables: RunTables) -> bool:
     """Whether a file describes a method of its own, which a comparison runs, too."""
     method = tables.get("method", {})
     return isinstance(method, dict) and method.get("name") == "compose"
 
 
-def with_method(tables: Tables, name: str) -> dict[str, Any]:
+def with_method(tables: RunTables, name: str) -> dict[str, Any]:
     """The tables for another method: of the settings in [method], those that it has too."""
     accepted = settings_in("method", METHODS.find(name))
     said = tables.get("method", {})

@@ -15,8 +15,8 @@ from covey.files import read_whole, storing, write_atomically
 from covey.folder.checkpoint import Checkpoint
 from covey.folder.checksums import Index, Piece, check_files, write_index
 from covey.folder.journal import lines_of
-from covey.folder.recorder import fingerprint
-from covey.privacy.longer import Budget, longer_private
+from covey.folder.recorder import config_digest
+from covey.privacy.longer import LongerBudget, longer_private
 from covey.privacy.settings import Private
 from covey.runs.config import Config, resolve
 
@@ -27,7 +27,7 @@ def extended(
     index: Index,
     checkpoint: Checkpoint,
     rounds: int,
-    epsilon: Budget | None = None,
+    epsilon: LongerBudget | None = None,
     say: Callable[[str], None] | None = None,
 ) -> tuple[Config, Checkpoint]:
     """The folder's run with so many rounds in all; `epsilon` says what they may cost, where they are private.
@@ -48,7 +48,7 @@ def extended(
             lines = lines_of(pq.read_table(pa.BufferReader(read_whole(folder / "metrics.parquet", 2**40))))
             write_atomically(folder / "metrics.jsonl", lines)
             newest = replace(newest, journal=Piece.of(lines))
-        both = (fingerprint(config), fingerprint(longer))
+        both = (config_digest(config), config_digest(longer))
         write_index(folder, Index(kept=(newest,), config=both, files=index.lasting))
         write_atomically(folder / "config.toml", longer.toml())
     return longer, replace(checkpoint, journal=newest.journal)
@@ -58,7 +58,7 @@ def private_table(
     config: Config,
     checkpoint: Checkpoint,
     rounds: int,
-    epsilon: Budget | None,
+    epsilon: LongerBudget | None,
     say: Callable[[str], None] | None,
 ) -> dict[str, Any]:
     """The table [private] of the longer run, where it has one."""

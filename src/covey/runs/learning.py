@@ -12,7 +12,7 @@ from covey.core.round import RoundEnd
 from covey.data.types import Federation
 from covey.runs.config import Config
 
-PATIENCE = 10  # rounds
+FLAT_ROUNDS = 10  # rounds
 MARGIN = 0.03  # above what always naming the most frequent class would score
 FEW_BATCHES = 10
 
@@ -25,7 +25,7 @@ class LearningWatch:
     say: Callable[[str], None]
 
     def __call__(self, end: RoundEnd) -> None:
-        if end.state.round == min(PATIENCE, end.rounds) and (sentence := not_learning(self.config, end)):
+        if end.state.round == min(FLAT_ROUNDS, end.rounds) and (sentence := not_learning(self.config, end)):
             self.say(sentence)
 
 

@@ -18,7 +18,7 @@ from covey.folder.read import RunView, read_run
 from covey.folder.summary import Summary
 from covey.report.payload import kept_rounds
 from covey.report.replicas import Replicas, against_words, mean_curves, mean_of, replica_columns
-from covey.report.table import Column, headline_metric, known_metrics, rich_table, summary_columns
+from covey.report.table import TableColumn, headline_metric, known_metrics, rich_table, summary_columns
 from covey.report.wording import metric_title
 from covey.runs.config import Config, config_in
 from covey.training.metrics import higher_is_better
@@ -51,12 +51,12 @@ class Result:
         """What is to be said beneath the table."""
         return ""
 
-    def columns(self, metric: str | None = None) -> list[Column]:
+    def columns(self, metric: str | None = None) -> list[TableColumn]:
         """The table: one row per run."""
         views = self.views
         columns = summary_columns(views, metric)
         labels = (label or view.label for label, view in zip(self._folders, views, strict=True))
-        return [Column(head="method", cells=tuple(labels), right=False), *columns[1:]]
+        return [TableColumn(head="method", cells=tuple(labels), right=False), *columns[1:]]
 
     def __str__(self) -> str:
         if not self._folders:
@@ -268,7 +268,7 @@ class Study(Result):
     def note(self) -> str:
         return against_words(self.replicas) if self.replicated else ""
 
-    def columns(self, metric: str | None = None) -> list[Column]:
+    def columns(self, metric: str | None = None) -> list[TableColumn]:
         """The table: one row per method; with several seeds means, intervals and the test against the first."""
         return replica_columns(self.replicas, metric) if self.replicated else super().columns(metric)
 
@@ -368,7 +368,7 @@ def framed(table: pa.Table) -> Any:
         return table
 
 
-def _cell(column: Column, row: int) -> str:
+def _cell(column: TableColumn, row: int) -> str:
     text = html.escape(column.cells[row])
     return f"<td>{f'<b>{text}</b>' if row in column.best else text}</td>"
 

@@ -29,7 +29,7 @@ from covey.folder.recorder import Recorder, same_version
 from covey.folder.recovery import gone_back
 from covey.parts.measure import SparseWatch, UndefinedWatch
 from covey.parts.steps.take_home import sent_home
-from covey.privacy.longer import Budget
+from covey.privacy.longer import LongerBudget
 from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve
 from covey.runs.extend import extended
 from covey.runs.learning import LearningWatch
@@ -100,7 +100,7 @@ def resume(
     folder: Path,
     *,
     rounds: int | None = None,
-    epsilon: Budget | None = None,
+    epsilon: LongerBudget | None = None,
     watchers: Sequence[Watcher] = (),
     say: Callable[[str], None] | None = None,
     report: bool = True,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from covey.core.round import PATIENCE
-from covey.data.federate import GIVEN as DATA_GIVEN
+from covey.data.federate import FEDERATED_BY
 from covey.data.loading import LOADER_GIVEN
 from covey.errors import UserError
 from covey.settings.catalogue import TRACKERS
@@ -15,7 +15,7 @@ from covey.settings.choices import SeveralOf
 from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.settings.signatures import Setting, only_with, settings_of, validated, validated_in
 from covey.training.adapters import ADAPTER
-from covey.training.models import GIVEN as MODEL_GIVEN
+from covey.training.models import MODEL_SHAPES
 from covey.training.pretrained import ENCODER
 from covey.training.rows import BufferPolicy
 
@@ -39,11 +39,11 @@ SECTIONS = (
 )
 
 # Arguments that the program fills in for what a table names; all others are the user's settings.
-GIVEN: Mapping[str, Collection[str]] = {
+FILLED_IN_OF: Mapping[str, Collection[str]] = {
     "data": LOADER_GIVEN,
-    "partition": DATA_GIVEN,
-    "shift": DATA_GIVEN,
-    "model": MODEL_GIVEN,
+    "partition": FEDERATED_BY,
+    "shift": FEDERATED_BY,
+    "model": MODEL_SHAPES,
     "method": ("train",),
 }
 
@@ -180,7 +180,7 @@ class Sites:
 
 def settings_in(section: str, maker: Callable[..., Any]) -> dict[str, Setting]:
     """What a table can say of the thing that it names."""
-    return settings_of(maker, given=GIVEN.get(section, ()))
+    return settings_of(maker, given=FILLED_IN_OF.get(section, ()))
 
 
 def model_settings(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _FILES: dict[Path, LoadedFile] = {}
 _ROOTS: set[Path] = set()  # files and package folders that own things were loaded from
 
 
-def split_name(name: str) -> tuple[str, str]:
+def file_and_name(name: str) -> tuple[str, str]:
     """`path/to/mine.py:scaffold` -> its place and the bare name; a name without a place has none."""
     place, colon, bare = name.rpartition(":")
     return (place, bare) if colon else ("", name)
@@ -41,7 +41,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def bare_name(name: str) -> str:
     """What to call a thing in a table or in a folder's name, wherever it came from."""
-    bare = split_name(name)[1]
+    bare = file_and_name(name)[1]
     return bare.rpartition("@")[0] if name.startswith(GIVEN) else bare
 
 
@@ -57,7 +57,7 @@ def is_file(place: str) -> bool:
 
 def full_name(name: str, base: Path | None = None) -> str:
     """The name with its file's absolute path (looked for in `base`, then here), so that it holds from any folder."""
-    place, bare = split_name(name)
+    place, bare = file_and_name(name)
     if not is_file(place):
         return name
     beside = base / place if base is not None else Path(place)
@@ -66,7 +66,7 @@ def full_name(name: str, base: Path | None = None) -> str:
 
 def load_own(name: str, what: str) -> Any:
     """The thing that `package.module:name` or `path/to/file.py:name` says; `what` begins the sentence of a mistake."""
-    place, bare = split_name(name)
+    place, bare = file_and_name(name)
     if not place or not bare.isidentifier():
         raise UserError(
             f"{what} must look like package.module:NAME or path/to/file.py:NAME, with the name of something in it"

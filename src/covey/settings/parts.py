@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from covey.errors import UserError
 from covey.settings.catalogue import PARTS
@@ -76,6 +76,9 @@ class PartOf:
 
     def __str__(self) -> str:
         return f"{'auto, or ' if self.auto else ''}a part (see covey parts {self.kind})"
+
+
+GroupPart = Annotated[Any, PartOf("group")]
 
 
 @dataclass(frozen=True)

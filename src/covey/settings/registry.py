@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from covey.errors import UserError
 from covey.settings.own_code import (
     GIVEN,
+    file_and_name,
     is_file,
     load_file,
     load_module,
     load_own,
     one_sentence,
     package_hash,
-    split_name,
 )
 from covey.settings.signatures import unknown
 from covey.settings.spelling import spelled
@@ -191,7 +191,7 @@ class Registry(Mapping[str, T], Generic[T]):
         if name in self.objects:
             return self._origin(name, "a Python program", self.objects[name][1])
         point = self.installed().get(name)
-        place = point.module if point else split_name(name)[0]
+        place = point.module if point else file_and_name(name)[0]
         if is_file(place):
             return self._origin(name, str(Path(place).resolve()), load_file(Path(place)).sha256)
         package = f"{point.dist.name} {point.dist.version}" if point and point.dist else place

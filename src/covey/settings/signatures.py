@@ -248,7 +248,7 @@ def checked(where: str, settings: Mapping[str, Setting], values: Mapping[str, An
         if reader is not None:
             result[name] = reader.read(f"{dot}{name}", value)
             continue
-        fits, converted = convert(value, settings[name].type)
+        fits, converted = fitted(value, settings[name].type)
         if not fits:
             bound = beyond(value, settings[name].type)
             raise UserError(f"{dot}{name} is {shown(value)}; allowed: {settings[name].allowed}{bound}")
@@ -300,7 +300,7 @@ def unknown(where: str, name: str, known: Collection[str]) -> str:
     return f"{where} is not known{hint} Allowed: {', '.join(sorted(known)) or 'nothing'}"
 
 
-def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
+def fitted(value: Any, wanted: Any) -> tuple[bool, Any]:
     """Whether a TOML value fits a type, and the value as that type (whole numbers pass as floats, lists as tuples)."""
     origin = typing.get_origin(wanted)
     if wanted is Any:
@@ -313,7 +313,7 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
             fits = _whole(value) if kind is int else _number(value)
             converted = kind(value) if fits and all(value in limit for limit in limits) else value
         else:
-            fits, converted = convert(value, kind)
+            fits, converted = fitted(value, kind)
         return fits and all(converted in limit for limit in limits), converted
     if origin is Literal:
         choices = typing.get_args(wanted)
@@ -324,7 +324,7 @@ def convert(value: Any, wanted: Any) -> tuple[bool, Any]:
             return type(None) in typing.get_args(wanted), None
         for option in typing.get_args(wanted):
             if option is not type(None):
-                fits, converted = convert(value, option)
+                fits, converted = fitted(value, option)
                 if fits:
                     return True, converted
         return False, value
@@ -385,7 +385,7 @@ def _convert_list(value: Any, wanted: Any, origin: Any) -> tuple[bool, Any]:
     if fixed and len(value) != len(args):
         return False, value
     kinds = args if fixed else [args[0]] * len(value)
-    parts = [convert(part, kind) for part, kind in zip(value, kinds, strict=True)]
+    parts = [fitted(part, kind) for part, kind in zip(value, kinds, strict=True)]
     whole = [part for _, part in parts]
     return all(fits for fits, _ in parts), whole if origin is list else tuple(whole)
 

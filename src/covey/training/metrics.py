@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from covey.training.objective import Objective
 
 AGGREGATES = ("mean", "weighted", "std", "worst10")  # what is told of the clients' values
-Together = Literal["mean", "weighted", "geometric"]
+OverClients = Literal["mean", "weighted", "geometric"]
 Whole = Callable[["Tensor", "Tensor"], "float | None"]
 
 
@@ -51,7 +51,7 @@ class Metric:
     name: str
     higher_is_better: bool | None
     share: bool = False
-    together: Together = "mean"
+    together: OverClients = "mean"
     of: Whole | None = None
     per_class: int = 0
 
@@ -145,7 +145,7 @@ def metric(
     name: str = "",
     higher_is_better: bool | None = None,
     share: bool = False,
-    together: Together = "mean",
+    together: OverClients = "mean",
 ) -> Callable[[Whole], Metric]:
     """Makes a metric of a function of all outputs and targets.
 
@@ -171,8 +171,8 @@ def metric(
         raise UserError(
             "a metric must say its direction: @covey.metric(higher_is_better=True), or False for errors and costs"
         )
-    if together not in get_args(Together):
-        raise UserError(f"together is {together!r}; allowed: {', '.join(get_args(Together))}")
+    if together not in get_args(OverClients):
+        raise UserError(f"together is {together!r}; allowed: {', '.join(get_args(OverClients))}")
 
     def made(of: Whole) -> Metric:
         return Metric(

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from covey.streams import stream
-from covey.training.frozen import Frozen, copy_sharing, is_frozen_buffer
+from covey.training.frozen import Frozen, Network, copy_sharing, is_frozen_buffer
 
 BufferPolicy = Literal["average", "local"]
 MOVED = 0.01  # standard deviation by which further starts of what is not redrawn differ
@@ -169,23 +169,20 @@ def fresh_row(model: nn.Module, seed: int, number: int) -> Tensor:
     return read_row(again)
 
 
-class Maker(NamedTuple):
+class ModelMaker(NamedTuple):
     """How a method's own model can be made elsewhere: a name in the registry CHILD_MODELS, and plain settings."""
 
     name: str
     settings: Mapping[str, Any]
 
 
-Network = TypeVar("Network", bound=nn.Module)
-
-
-def made_as(model: Network, maker: Maker) -> Network:
+def made_as(model: Network, maker: ModelMaker) -> Network:
     """The model, with a note of how it was made."""
     model.covey_maker = maker  # type: ignore[assignment]
     return model
 
 
-def maker_of(model: nn.Module) -> Maker | None:
+def maker_of(model: nn.Module) -> ModelMaker | None:
     """How the model was made, if that was noted."""
     maker = getattr(model, "covey_maker", None)
-    return maker if isinstance(maker, Maker) else None
+    return maker if isinstance(maker, ModelMaker) else None

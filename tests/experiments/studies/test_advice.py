@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from covey.parts.heterogeneity import Measure, measure_heterogeneity
+from covey.parts.heterogeneity import HeterogeneityMeasure, measure_heterogeneity
 from covey.runs.advise import Advice, Gain
 from covey.runs.config import fleet_of, resolve
 from covey.runs.objects import data_tables
@@ -84,8 +84,8 @@ def test_a_rotated_group_sees_rotated_pictures() -> None:
 
 def test_an_interval_is_judged_as_it_is_printed() -> None:
     """[.012, .068] is printed as [.01, .07]."""
-    assert within(Measure(0.04, 0.012, 0.068), 0.07)
-    assert not within(Measure(0.04, 0.012, 0.068), 0.072)
+    assert within(HeterogeneityMeasure(0.04, 0.012, 0.068), 0.07)
+    assert not within(HeterogeneityMeasure(0.04, 0.012, 0.068), 0.072)
 
 
 def test_a_gain_is_false_where_the_intervals_do_not_meet() -> None:

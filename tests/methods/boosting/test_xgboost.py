@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from covey.core.round import run_rounds
-from covey.data.types import Dataset, Federation, Samples, Share
+from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.local import LocalFleet
 from covey.methods.boosting import boosting
 from covey.methods.boosting.forest import Grove
@@ -47,7 +47,7 @@ def grown(x: np.ndarray, y: np.ndarray, classes: int, **settings: Any) -> tuple[
     )
     parts = np.split(np.arange(len(x)), np.array([0.05, 0.1, 0.4, 0.5]).dot(len(x)).astype(int))
     nobody = Samples(made, np.arange(0))
-    data = Federation(made, tuple(Share(Samples(made, part), nobody) for part in parts), nobody)
+    data = Federation(made, tuple(ClientShare(Samples(made, part), nobody) for part in parts), nobody)
     bins = settings.get("bins", 64)
     shape = {"trees": TREES, "depth": DEPTH, "bins": bins}
     model = build("trees", input_shape=(x.shape[1],), outputs=classes or 1, **shape)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from covey.methods.covey.arrangement import cluster_portrait, joined, likeness, squares
+from covey.methods.covey.arrangement import cluster_portrait, joined_clusters, likeness, squares
 from covey.methods.covey.portrait import Portrait
 
 CLASSES = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0]])  # their middle is 0
@@ -57,7 +57,7 @@ def test_a_cluster_is_the_mean_of_its_members_by_samples_up_to_enough_of_them():
 def test_clusters_that_lie_alike_in_pairs_become_one():
     kinds = [CLASSES, CLASSES + 0.5, 30.0 - CLASSES]
     views = [[portrait(kinds[kind]) for kind in (0, 1, 2, 0, 1, 2)]]
-    found = joined(views, np.array([0, 1, 2, 0, 1, 2]))
+    found = joined_clusters(views, np.array([0, 1, 2, 0, 1, 2]))
     assert found.labels.tolist() == [0, 0, 1, 0, 0, 1]
     assert found.likeness == pytest.approx(1.0)
 
@@ -66,10 +66,10 @@ def test_one_view_that_sees_a_difference_is_enough_to_stay_apart():
     alike = [portrait(CLASSES), portrait(CLASSES + 0.5)]
     different = [portrait(CLASSES), portrait(30.0 - CLASSES)]
     labels = np.array([0, 1])
-    assert joined([alike], labels).labels.tolist() == [0, 0]
-    assert joined([alike, different], labels).labels.tolist() == [0, 1]
+    assert joined_clusters([alike], labels).labels.tolist() == [0, 0]
+    assert joined_clusters([alike, different], labels).labels.tolist() == [0, 1]
 
 
 def test_where_no_view_tells_anything_clusters_stay_as_they_are():
     nothing = [portrait(CLASSES, (4, 0, 0)), portrait(CLASSES + 1.0, (4, 0, 0))]
-    assert joined([nothing], np.array([0, 1])).labels.tolist() == [0, 1]
+    assert joined_clusters([nothing], np.array([0, 1])).labels.tolist() == [0, 1]

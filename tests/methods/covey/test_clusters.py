@@ -11,7 +11,7 @@ from covey.methods.covey.clusters import (
     class_distances,
     clusters,
     cut_into,
-    numbered,
+    numbered_by_size,
     on_a_map,
     pair_weights,
     renamed,
@@ -184,7 +184,7 @@ def test_clusters_keep_the_number_that_most_of_their_members_had():
 
 
 def test_numbers_follow_first_appearance():
-    assert numbered(np.array([5, 5, 2, 9, 2])).tolist() == [0, 0, 1, 2, 1]
+    assert numbered_by_size(np.array([5, 5, 2, 9, 2])).tolist() == [0, 0, 1, 2, 1]
 
 
 def test_the_map_keeps_the_distances_of_points_on_a_line():

@@ -7,7 +7,7 @@ from covey.core.ledger import Cost, Ledger
 from covey.core.round import empty_state, one_round, open_round
 from covey.methods.covey import covey, grouping, many
 from covey.methods.covey.grouping import PORTRAITS
-from covey.methods.covey.many import NEAREST, OUTSTANDING, Nearest, blocks, drawn, means_of
+from covey.methods.covey.many import NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients, means_of
 from covey.methods.covey.portrait import DescribeClasses, Portrait, portraits_of
 from covey.methods.covey.selection import label_groups
 from covey.parts.selection import fair
@@ -119,10 +119,10 @@ def test_the_nearest_cluster_by_hand():
 
 
 def test_a_sample_is_drawn_once_each_and_blocks_are_everybody(monkeypatch):
-    found = drawn(range(10), 4, np.random.default_rng(0))
+    found = drawn_clients(range(10), 4, np.random.default_rng(0))
     assert len(set(found)) == 4
     assert found == sorted(found)
-    assert drawn([3, 1], 4, np.random.default_rng(0)) == [3, 1]
+    assert drawn_clients([3, 1], 4, np.random.default_rng(0)) == [3, 1]
     monkeypatch.setattr(many, "BLOCK", 4)
     assert list(blocks(range(9))) == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
 

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.parts.group.centroids import alike, centroids, distances, drifted, founded, joined, radius, settled
+from covey.parts.group.centroids import (
+    alike,
+    centroids,
+    distances,
+    drifted_groups,
+    founded,
+    joined,
+    radius,
+    settled,
+)
 
 CENTRES = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
 
@@ -44,28 +53,28 @@ def test_an_unseen_client_goes_to_the_nearest_centroid_and_pulls_it() -> None:
 
 def test_whoever_still_fits_stays() -> None:
     before = membership()
-    after = drifted(before, {3: place(0, 500), 15: place(1, 501)})
+    after = drifted_groups(before, {3: place(0, 500), 15: place(1, 501)})
     assert after.groups == before.groups
 
 
 def test_a_drifted_client_migrates_and_the_centroids_follow() -> None:
     before = membership()
-    after = drifted(before, {3: place(1, 500)})
+    after = drifted_groups(before, {3: place(1, 500)})
     assert after.groups == before.groups | {3: 1}
     members = [i for i, g in after.groups.items() if g == 1]
     assert centroids(after)[1] == pytest.approx(after.vectors[members].mean(axis=0))
 
 
 def test_clients_that_fit_nowhere_but_each_other_found_a_group() -> None:
-    after = drifted(membership(), {i: place(2, 500 + i) for i in (1, 2, 3)}, min_size=3)
+    after = drifted_groups(membership(), {i: place(2, 500 + i) for i in (1, 2, 3)}, min_size=3)
     assert {after.groups[i] for i in (1, 2, 3)} == {2}
     assert after.parents == (0, 1, 0)  # the nearer of the two
-    again = drifted(after, {4: place(2, 600)})
+    again = drifted_groups(after, {4: place(2, 600)})
     assert again.groups[4] == 2
 
 
 def test_a_lonely_stranger_goes_to_the_nearest_group() -> None:
-    after = drifted(membership(), {1: place(2, 500)})
+    after = drifted_groups(membership(), {1: place(2, 500)})
     assert after.groups == membership().groups
     assert len(after.parents) == 2
 
@@ -73,13 +82,13 @@ def test_a_lonely_stranger_goes_to_the_nearest_group() -> None:
 def test_two_clusters_of_strangers_found_two_groups() -> None:
     far = np.array([300.0, 300.0])
     latest = {i: place(2, 500 + i) for i in (1, 2)} | {i: far + place(0, 500 + i) for i in (3, 4)}
-    after = drifted(membership(), latest)
+    after = drifted_groups(membership(), latest)
     assert after.groups[1] == after.groups[2] != after.groups[3] == after.groups[4]
     assert len(after.parents) == 4
 
 
 def test_a_group_that_everybody_left_attracts_nobody() -> None:
-    after = drifted(membership(2), {i: place(1, 500 + i) for i in (0, 1)})
+    after = drifted_groups(membership(2), {i: place(1, 500 + i) for i in (0, 1)})
     assert set(after.groups.values()) == {1}
     assert joined(after, {9: place(0, 9)}).groups[9] == 1
 
@@ -87,8 +96,8 @@ def test_a_group_that_everybody_left_attracts_nobody() -> None:
 @given(st.permutations(range(12)))
 def test_the_order_of_the_latest_vectors_does_not_matter(order: list[int]) -> None:
     latest = {i: place(2 if i % 3 == 0 else 1, 500 + i) for i in range(12)}
-    straight = drifted(membership(), latest).groups
-    assert drifted(membership(), {i: latest[i] for i in order}).groups == straight
+    straight = drifted_groups(membership(), latest).groups
+    assert drifted_groups(membership(), {i: latest[i] for i in order}).groups == straight
 
 
 def test_distances_are_euclidean_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from covey.errors import UserError
 from covey.parts.group import distances
-from covey.parts.group.density import Density, nearest_fellow, numbered, place, reaches
+from covey.parts.group.density import Density, nearest_fellow, numbered_from_zero, place, reaches
 from covey.parts.group.distances import conditional, hellinger, hellinger_points, l2, over_shared
 
 
@@ -99,7 +99,7 @@ def test_one_client_is_a_cluster() -> None:
 
 
 def test_clusters_are_numbered_by_their_first_member() -> None:
-    assert numbered(np.array([3, -1, 0, 3, -1, 0])).tolist() == [0, 1, 2, 0, 3, 2]
+    assert numbered_from_zero(np.array([3, -1, 0, 3, -1, 0])).tolist() == [0, 1, 2, 0, 3, 2]
 
 
 def test_unseen_are_placed_and_nobody_moves() -> None:

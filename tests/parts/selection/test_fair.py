@@ -7,7 +7,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.methods.haccs import haccs
-from covey.parts.selection.fair import LAST_CHOSEN, FairSchedule, Places, best_round, cluster_worth
+from covey.parts.selection.fair import LAST_CHOSEN, FairSchedule, RoundPlaces, best_round, cluster_worth
 from covey.parts.steps import Train
 
 CLUSTERS = [np.array([0, 1, 2]), np.array([3])]
@@ -16,7 +16,7 @@ LATENCY = np.array([1.0, 2.0, 10.0, 4.0])
 
 def fill(weight, age, deadline, *, count, rotation):
     """Who has a place when all who make the deadline have entered."""
-    places = Places(count=count)
+    places = RoundPlaces(count=count)
     for cluster, (members, whole) in enumerate(zip(CLUSTERS, weight, strict=True)):
         share = (whole * age[members].min(), rotation * whole, len(members))
         for device in members:

@@ -15,7 +15,7 @@ from covey.parts.steps.embedding import (
     answers,
     class_means,
     opendp_answers,
-    pack,
+    packed_means,
     quantise,
     respond,
     unpack,
@@ -74,7 +74,7 @@ def test_a_bit_that_stays_gives_the_same_answer_and_a_changed_one_an_independent
 
 @given(arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 30)), elements=st.integers(0, 1)))
 def test_packing_keeps_every_bit_at_one_eighth_of_the_bytes(bits: np.ndarray) -> None:
-    packed = pack(bits)
+    packed = packed_means(bits)
     assert packed.nbytes == math.ceil(bits.size / 8)
     back = unpack(packed)
     assert (back[: bits.size] == bits.reshape(-1)).all()
@@ -82,7 +82,7 @@ def test_packing_keeps_every_bit_at_one_eighth_of_the_bytes(bits: np.ndarray) ->
 
 
 def test_the_papers_mnist_embedding_is_25_bytes_and_its_privacy_is_weak() -> None:
-    assert pack(np.zeros((10, 20), np.uint8)).nbytes == 25
+    assert packed_means(np.zeros((10, 20), np.uint8)).nbytes == 25
     spent = Spending(flip=0.1, bits=200, classes=10)
     assert spent.bit == pytest.approx(2.197, abs=1e-3)  # ln 9, as in the facts
     assert spent.sample == pytest.approx(20 * math.log(9))

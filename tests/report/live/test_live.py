@@ -18,7 +18,7 @@ from covey.folder.read import read_run
 from covey.report.live import following
 from covey.report.live.folder import RunsFolder, locked_inodes, run_folders
 from covey.report.live.following import Following
-from covey.report.live.table import table_of
+from covey.report.live.table import live_table
 from covey.runs.config import resolve
 from covey.runs.run import run_config
 
@@ -63,7 +63,7 @@ def test_a_finished_run_has_the_numbers_of_its_summary(runs: Path) -> None:
     changed, gone = folder.refresh()
     assert (len(changed), gone) == (2, [])
     assert folder.refresh() == ([], [])  # nothing is read twice
-    table = table_of(folder.runs.values())
+    table = live_table(folder.runs.values())
     row = next(row for row in table["runs"] if row["id"] == "a")
     view = read_run(runs / "a")
     assert (row["state"], row["round"], row["bytes"]) == ("finished", 3, view.summary.cost.bytes)
@@ -210,7 +210,7 @@ def test_a_damaged_run_is_one_row_with_its_reason_and_takes_no_other_away(tmp_pa
     folder = RunsFolder(damaged_beside(tmp_path))
     changed, _ = folder.refresh()
     assert len(changed) == len(DAMAGES) + 1
-    rows = {row["id"]: row for row in table_of(folder.runs.values())["runs"]}
+    rows = {row["id"]: row for row in live_table(folder.runs.values())["runs"]}
     assert (rows["live"]["state"], rows["live"]["problem"], rows["live"]["round"]) == ("stopped", "", 5)
     for number, (file, _) in enumerate(DAMAGES):
         row = rows[f"{number:02d}"]

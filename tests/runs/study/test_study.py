@@ -18,7 +18,7 @@ from covey.folder.read import read_run
 from covey.runs.config import resolve
 from covey.runs.run import run_config
 from covey.runs.study.execute import StudyInterrupted, execute
-from covey.runs.study.plan import Plan, keep_plan, read_plan
+from covey.runs.study.plan import StudyPlan, keep_plan, read_plan
 from covey.runs.study.room import side_by_side
 from covey.terminal import live_many
 from tests.forked import start
@@ -26,16 +26,16 @@ from tests.forked import start
 SMALL = {"rounds": 3, "data": {"name": "digits", "clients": 4}, "train": {"epochs": 1}}
 
 
-def plan_of(seeds: int = 2, **methods: dict[str, object]) -> Plan:
+def plan_of(seeds: int = 2, **methods: dict[str, object]) -> StudyPlan:
     tables = methods or {"fedavg": {}, "local": {}}
     configs = {
         label: resolve({**SMALL, **own, "method": {"name": label.partition("+")[0]}})
         for label, own in tables.items()
     }
-    return Plan(kind="compare", configs=configs, seeds=seeds)
+    return StudyPlan(kind="compare", configs=configs, seeds=seeds)
 
 
-def made(plan: Plan, folder: Path, **options: object):
+def made(plan: StudyPlan, folder: Path, **options: object):
     said: list[str] = []
     return execute(plan, folder, show=live_many, say=said.append, **options), said
 
@@ -113,7 +113,7 @@ def test_one_run_that_fails_leaves_the_others(tmp_path: Path) -> None:
     configs["broken"] = resolve(
         {**SMALL, "method": {"name": "compose", "mix": "average", "after": [f"{broken}:after"]}}
     )
-    done, _ = made(Plan(kind="compare", configs=configs, seeds=1), tmp_path / "out", processes=1)
+    done, _ = made(StudyPlan(kind="compare", configs=configs, seeds=1), tmp_path / "out", processes=1)
     assert list(done.runs) == ["fedavg"]
     assert "boom" in done.failures()
 

@@ -11,7 +11,7 @@ import pytest
 from covey.errors import UserError
 from covey.files import folder_lock
 from covey.runs.config import resolve
-from covey.runs.study.pool import Outcome
+from covey.runs.study.pool import JobOutcome
 from covey.runs.study.tuning import Trials, Tuning, begin, conclude, read_tuning, tell, tune
 from covey.runs.study.worker import do
 from covey.settings.toml import read_tables
@@ -85,8 +85,8 @@ def test_a_refused_combination_costs_no_trial(tmp_path: Path) -> None:
     race = begin(tuning, "cfic", tmp_path, "local-test/accuracy-mean")
     queue = Trials(races=[race], each=tuning.trials, folder=tmp_path)
     for number, job in enumerate(queue):
-        refused = Outcome(failed="too many clients", refused=True)
-        good = Outcome(last={"local-test/accuracy-mean": 0.5})
+        refused = JobOutcome(failed="too many clients", refused=True)
+        good = JobOutcome(last={"local-test/accuracy-mean": 0.5})
         tell(race, job, refused if number == 5 else good, "local-test/accuracy-mean")
     one = conclude(race, tuning, tmp_path)
     why = [trial.user_attrs["refused"] for trial in race.study.trials if "refused" in trial.user_attrs]

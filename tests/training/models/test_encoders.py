@@ -10,7 +10,7 @@ from covey.errors import UserError
 from covey.training.models.encoders import (
     Pictures,
     autoencoder,
-    encode,
+    encoded_rows,
     encoder,
     load_encoder,
     save_encoder,
@@ -31,7 +31,7 @@ def test_colour_pictures_get_convolutions(shape: tuple[int, ...], name: str) -> 
 def test_a_row_of_weights_encodes_as_its_module_does(shape: tuple[int, ...], name: str) -> None:
     model = autoencoder("auto", shape, seed=3).eval()
     x = torch.rand(7, *shape)
-    codes = encode(read_row(encoder(model)), x, name, None)
+    codes = encoded_rows(read_row(encoder(model)), x, name, None)
     assert torch.equal(codes, model.encoder(x).flatten(1))
 
 
@@ -40,8 +40,8 @@ def test_the_same_pictures_have_the_same_codes_under_any_standardisation() -> No
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in scale)
     x = torch.rand(4, 3, 32, 32)
     row = read_row(encoder(autoencoder("ae-conv", (3, 32, 32))))
-    standard = encode(row, (x - mean) / std, "ae-conv", scale)
-    torch.testing.assert_close(standard, encode(row, x, "ae-conv", None), atol=1e-5, rtol=1e-4)
+    standard = encoded_rows(row, (x - mean) / std, "ae-conv", scale)
+    torch.testing.assert_close(standard, encoded_rows(row, x, "ae-conv", None), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(Pictures(scale).target((x - mean) / std, x), x)
 
 
@@ -64,7 +64,7 @@ def test_a_place_that_cannot_be_written_is_one_clear_sentence_and_leaves_nothing
 def test_what_does_not_fit_is_one_clear_sentence(tmp_path: Path) -> None:
     row = read_row(encoder(autoencoder("ae-fc", (1, 8, 8))))
     with pytest.raises(UserError, match="encoder has 4270 values; 'ae-fc' on inputs of shape"):
-        encode(row, torch.rand(2, 1, 28, 28), "ae-fc", None)
+        encoded_rows(row, torch.rand(2, 1, 28, 28), "ae-fc", None)
     with pytest.raises(UserError, match="'mlp' has no encoder"):
         autoencoder("mlp", (1, 8, 8))
     with pytest.raises(UserError, match="cannot be read"):

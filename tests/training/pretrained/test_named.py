@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.errors import UserError
-from covey.training.pretrained import as_sent, encoder_of
+from covey.training.pretrained import encoder_as_sent, encoder_of
 
 
 class Small(nn.Module):
@@ -58,8 +58,8 @@ def test_a_network_by_name_with_weights_from_a_file(
     mean, std = (torch.tensor(n).view(1, 3, 1, 1) for n in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     wanted = torch.relu(((x - mean) / std).flatten(1) @ stored["body.weight"].T + stored["body.bias"])
     assert torch.allclose(encoder(x), wanted, atol=1e-5)
-    assert as_sent(setting) == {"name": package, "network": "small", "side": 8}
-    bare = encoder_of(as_sent(setting), bare=True)
+    assert encoder_as_sent(setting) == {"name": package, "network": "small", "side": 8}
+    bare = encoder_of(encoder_as_sent(setting), bare=True)
     assert bare.frozen.digest != encoder.frozen.digest
     encoder.frozen.put_into(bare.network)
     assert torch.equal(bare(x), encoder(x))
@@ -88,7 +88,7 @@ def test_an_onnx_file_of_ones_own_disk(tmp_path: Path, monkeypatch: pytest.Monke
     assert torch.allclose(encoder(x), x.mean((2, 3)), atol=1e-6)
     mark = hashlib.sha256(file.read_bytes()).hexdigest()
     assert encoder.digest.startswith(mark[:32])
-    sent = as_sent({"name": "onnx", "path": str(file), "side": 8})
+    sent = encoder_as_sent({"name": "onnx", "path": str(file), "side": 8})
     assert sent == {"name": "onnx", "sha256": mark, "side": 8}
     with pytest.raises(UserError, match="put it there yourself, it is never sent"):
         encoder_of(sent)

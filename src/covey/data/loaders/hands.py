@@ -52,7 +52,7 @@ def found_in(source: Source, file: str, folder: Path | None) -> Path:
     return there[0]
 
 
-def numbered(values: NDArray[Any]) -> tuple[Indices, tuple[str, ...]]:
+def numbered_people(values: NDArray[Any]) -> tuple[Indices, tuple[str, ...]]:
     """A number for every value, in the order of the values, and what they are called."""
     names, ids = np.unique(values, return_inverse=True)
     return ids.astype(np.int64), tuple(map(str, names))
@@ -120,7 +120,7 @@ def spoken_digits(
     stored = read_npz(path, ["waves", "lengths", "digit", "speaker"])
     waves = pieces_of(stored["waves"], stored["lengths"], path)
     x = log_mel(waves, rate=RATE, bands=bands, frames=frames)
-    speaker, people = numbered(stored["speaker"])
+    speaker, people = numbered_people(stored["speaker"])
     digit = check_labels(stored["digit"], len(x), 10, path)
     train, test = stratified_split(
         speaker * 10 + digit.numpy(), test_fraction=TEST_SHARE, rng=np.random.default_rng(0)
@@ -158,7 +158,7 @@ def watch(*, folder: Path | None = None, window: Annotated[int, Range(10, 900)] 
     counts = np.array([len(part) for part in whole])
     recording = np.repeat(np.arange(len(whole)), counts)
     x = np.concatenate(whole).transpose(0, 2, 1).astype(np.float32)
-    person, people = numbered(stored["subject"])
+    person, people = numbered_people(stored["subject"])
     # of every person's fourteen recordings three are test recordings, of different exercises as far as there are any
     (_, held) = stratified_split(person, test_fraction=TEST_SHARE, rng=np.random.default_rng(0))
     is_test = np.isin(recording, held)

@@ -13,7 +13,7 @@ import torch
 
 from covey.data.clients import as_dataset, label_of
 from covey.data.convert import from_tensors
-from covey.data.image_folder import Pixels, as_bytes
+from covey.data.image_folder import SidePixels, as_bytes
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.table_rows import groups_of
 from covey.data.types import Dataset
@@ -34,7 +34,7 @@ def huggingface(
     text: str | None = None,
     subset: str = "",
     revision: str = "",
-    side: Pixels = 64,
+    side: SidePixels = 64,
     grey: bool = False,
     features: Count = 1024,
     scaling: Scaling = "standard",

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Singles
 from covey.data.loaders.carried import folder_of
 from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
@@ -19,7 +20,6 @@ from covey.settings.signatures import validated_in
 
 LENGTH = 100  # steps of a recording: ten seconds
 CLASSES = ("Badminton", "Running", "Standing", "Walking")
-Floats = NDArray[np.float32]
 
 
 @register("data set", "motions")
@@ -57,10 +57,10 @@ def motions(
     )
 
 
-def read_recordings(path: Path) -> tuple[Floats, NDArray[np.int64]]:
+def read_recordings(path: Path) -> tuple[Singles, NDArray[np.int64]]:
     """Recordings [n, channels, steps] and their labels: a line is 'channel\\nchannel...',label, n a letter."""
     lines = path.read_text(encoding="utf-8").split("@data", 1)[-1].strip().splitlines()
-    series: list[Floats] = []
+    series: list[Singles] = []
     labels: list[int] = []
     for line in lines:
         inside, _, label = line.rpartition(",")

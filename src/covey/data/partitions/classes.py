@@ -8,7 +8,7 @@ import numpy as np
 
 from covey.data.ground_truth import numbered
 from covey.data.partitions.cutting import (
-    Cut,
+    DealtOut,
     Parts,
     check_between,
     check_enough,
@@ -78,7 +78,7 @@ def two_label_groups(
     parts = totals // np.maximum(uses.sum(axis=0) * per_group, 1)
     counts = np.repeat(uses * parts, per_group, axis=0)
     check_nobody_empty(counts)
-    return Cut(deal(labels, counts, rng), truth=numbered(counts > 0))
+    return DealtOut(deal(labels, counts, rng), truth=numbered(counts > 0))
 
 
 @register("partition", "random-classes")

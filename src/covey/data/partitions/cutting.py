@@ -7,13 +7,12 @@ from itertools import pairwise
 from typing import Literal, TypeAlias, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.data.pieces import Pieces
 from covey.data.types import Indices
 from covey.errors import UserError
 
-Floats: TypeAlias = NDArray[np.float64]
 Parts: TypeAlias = Sequence[Indices]
 
 # Where a client's local test data come from. mix: the global test set, in the client's label mix. mix-in-group: the
@@ -22,7 +21,7 @@ Parts: TypeAlias = Sequence[Indices]
 TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own", "leaky"]
 
 
-class Cut(Sequence[Indices]):
+class DealtOut(Sequence[Indices]):
     """The clients' parts; with them, which clients are truly alike (none: not known), the rule for test data, and the
     natural groups that were left out because they have too few samples.
 
@@ -81,7 +80,7 @@ def equal_sizes(samples: int, clients: int) -> Indices:
     return sizes
 
 
-def cut_by_shares(total: int, shares: Floats) -> Indices:
+def cut_by_shares(total: int, shares: Array) -> Indices:
     """Cut `total` at the cumulative shares, rounded down; the parts add up to `total`, a share of 0 gets nothing."""
     ends = np.cumsum(shares)
     # Divided by the last sum, not by the sum of the shares: the end is then exactly 1 in floating point.
@@ -136,7 +135,7 @@ def deal_shared(labels: Indices, counts: Indices, rng: np.random.Generator) -> P
     return parts
 
 
-def top_up(counts: Indices, wanted: Floats, minimum: int, rng: np.random.Generator) -> Indices:
+def top_up(counts: Indices, wanted: Array, minimum: int, rng: np.random.Generator) -> Indices:
     """Move samples from large clients to those below the minimum, label by label as they wanted them.
 
     A short client draws the labels of its missing samples from its own mix `wanted[i]`; each comes from the

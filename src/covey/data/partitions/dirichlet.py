@@ -22,7 +22,7 @@ from covey.settings.signatures import validated
 
 REDRAWS = 100  # of a whole capped partition before the smallest clients are topped up
 FRESH = 100  # fresh label mixes tried for one client of dir-client-prior at a time
-PATIENCE = 500  # such tries before the tolerance grows tenfold
+TRIES_AT_ONCE = 500  # such tries before the tolerance grows tenfold
 TOLERANCE = 1e-6  # squared error between the mean label mix and the data set's own
 
 
@@ -179,6 +179,6 @@ def _balanced_mixes(p: Array, sizes: Indices, alpha: float, rng: np.random.Gener
         if errors[best] < gap @ gap:
             mixes[client], gap = fresh[best], gaps[best]
         tries += 1
-        if tries % PATIENCE == 0:
+        if tries % TRIES_AT_ONCE == 0:
             tolerance *= 10
     return mixes

@@ -6,7 +6,7 @@ from collections.abc import Sized
 
 import numpy as np
 
-from covey.data.partitions.cutting import Cut, Parts, check_enough, equal_sizes
+from covey.data.partitions.cutting import DealtOut, Parts, check_enough, equal_sizes
 from covey.data.pieces import Pieces
 from covey.settings.ranges import Count, Positive
 from covey.settings.registry import register
@@ -23,7 +23,7 @@ def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     check_enough(samples=len(samples), clients=clients)
     sizes = equal_sizes(len(samples), clients)
     parts = Pieces(rng.permutation(len(samples)), np.cumsum(sizes))
-    return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
+    return DealtOut(parts, truth=np.zeros(clients, dtype=np.int64))
 
 
 @register("partition", "quantity")
@@ -39,4 +39,4 @@ def quantity(samples: Sized, *, clients: Count, rng: np.random.Generator, alpha:
     sizes = 1 + np.floor(shares * (len(samples) - clients)).astype(np.int64)
     sizes[np.argsort(-shares)[: len(samples) - int(sizes.sum())]] += 1
     parts = Pieces(rng.permutation(len(samples))[: int(sizes.sum())], np.cumsum(sizes))
-    return Cut(parts, truth=np.zeros(clients, dtype=np.int64))
+    return DealtOut(parts, truth=np.zeros(clients, dtype=np.int64))

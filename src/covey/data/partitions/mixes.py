@@ -9,7 +9,7 @@ import numpy as np
 from covey.arrays import Array
 from covey.data.ground_truth import UNKNOWN
 from covey.data.partitions.cutting import (
-    Cut,
+    DealtOut,
     Parts,
     check_between,
     check_enough,
@@ -76,7 +76,7 @@ def majority(
             rng.permutation(np.concatenate([pools[label][: row[label]] for label in np.flatnonzero(row)]))
             for row in counts
         )
-        return Cut(parts, truth=counts.argmax(axis=1))
+        return DealtOut(parts, truth=counts.argmax(axis=1))
     if size is None:
         b = largest_size(lambda b: _spread(chosen, shares, base * b, len(totals)), totals)
         counts = _spread(chosen, shares, base * b, len(totals))
@@ -84,7 +84,7 @@ def majority(
         counts = _spread(chosen, shares, np.full(clients, float(size)), len(totals))
         _check_fits(counts, totals, size)
     check_nobody_empty(counts)
-    return Cut(deal(labels, counts, rng), truth=counts.argmax(axis=1))
+    return DealtOut(deal(labels, counts, rng), truth=counts.argmax(axis=1))
 
 
 @register("partition", "m-labels")
@@ -174,7 +174,7 @@ def iid_of_n(
         sizes[-1] = len(labels) - full * (clients - 1)
         counts = np.minimum(_ceil_counts(mixes, sizes[iid_clients:]), totals)
         skewed = deal_shared(labels, counts, rng)
-        return Cut([*np.split(permutation, np.cumsum(sizes))[:iid_clients], *skewed], truth=truth)
+        return DealtOut([*np.split(permutation, np.cumsum(sizes))[:iid_clients], *skewed], truth=truth)
 
     def taken(size: int) -> Indices:
         slices = np.bincount(labels[permutation[: size * iid_clients]], minlength=len(totals))
@@ -189,7 +189,7 @@ def iid_of_n(
     iid_parts = np.split(permutation[: size * iid_clients], max(iid_clients, 1))[:iid_clients]
     rest = permutation[size * iid_clients :]
     skewed = deal(labels[rest], _ceil_counts(mixes, np.full(len(mixes), size)), rng) if len(mixes) else []
-    return Cut([*iid_parts, *(rest[part] for part in skewed)], truth=truth)
+    return DealtOut([*iid_parts, *(rest[part] for part in skewed)], truth=truth)
 
 
 def _spread(chosen: Indices, shares: tuple[float, ...], base: Array, classes: int) -> Indices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from covey.arrays import Array
-from covey.data.partitions.cutting import Cut, Parts, check_enough
+from covey.data.partitions.cutting import DealtOut, Parts, check_enough
 from covey.data.partitions.dirichlet import dir_class_capped
 from covey.data.types import Indices
 from covey.errors import UserError
@@ -36,7 +36,7 @@ def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimu
     order = np.argsort(groups, kind="stable")
     pieces = np.split(order, np.cumsum(sizes)[:-1])
     few = np.flatnonzero((sizes > 0) & (sizes < minimum)).tolist()
-    return Cut((rng.permutation(pieces[group]) for group in chosen), tests="group", left_out=few)
+    return DealtOut((rng.permutation(pieces[group]) for group in chosen), tests="group", left_out=few)
 
 
 @register("partition", "domain")
@@ -70,7 +70,7 @@ def domain(
         members = np.flatnonzero(domains == one)
         cut = dir_class_capped(labels[members], clients=each, rng=rng, alpha=alpha, minimum=minimum)
         parts.extend(members[part] for part in cut)
-    return Cut(parts, truth=np.repeat(found, each), tests="leaky" if leaky else "mix-in-group")
+    return DealtOut(parts, truth=np.repeat(found, each), tests="leaky" if leaky else "mix-in-group")
 
 
 @register("partition", "kmeans-pixels")
@@ -90,4 +90,4 @@ def kmeans_pixels(pixels: Array, *, clients: Count, rng: np.random.Generator) ->
         raise UserError(
             f"clients = {clients}: the inputs fall into only {(sizes > 0).sum()} distinct clusters"
         )
-    return Cut(np.split(np.argsort(found, kind="stable"), np.cumsum(sizes)[:-1]), tests="own")
+    return DealtOut(np.split(np.argsort(found, kind="stable"), np.cumsum(sizes)[:-1]), tests="own")

@@ -9,19 +9,18 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core import NOTHING, Method, Reply, Round, Shows, method, own_model, to_everybody
 from covey.methods.boosting.cuts import Cuts, Forests
 from covey.methods.boosting.forest import UNIT, Grove
 from covey.methods.boosting.histograms import TellHistograms
-from covey.methods.boosting.splits import Array, Growth
+from covey.methods.boosting.splits import Growth
 from covey.parts.banks import to_group
 from covey.parts.selection.plain import Everybody, Uniform
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline, Natural, PartBelowOne
-from covey.settings.parts import PartOf, make_part
+from covey.settings.parts import GroupPart, PartOf, make_part
 from covey.training.models.trees import Bins, Depth
-
-Group = Annotated[Any, PartOf("group")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,7 @@ def boosting(
     base: float | None = None,
     cuts: Cuts = "quantiles",
     per_round: Count | None = None,
-    group: Group = None,
+    group: GroupPart = None,
     shared: Natural = 0,
     trees: Count = 60,  # noqa: ARG001  (of these three the model is made)
     depth: Depth = 3,  # noqa: ARG001

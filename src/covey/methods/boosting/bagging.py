@@ -15,7 +15,7 @@ from covey.errors import RunError
 from covey.methods.boosting import Grow, forest_of
 from covey.methods.boosting.cuts import Forests
 from covey.methods.boosting.forest import Grove
-from covey.methods.boosting.histograms import ROUNDED, Rows, TellHistograms, mean
+from covey.methods.boosting.histograms import ROUNDED, SampleRows, TellHistograms, mean
 from covey.methods.boosting.splits import Growth
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
@@ -38,7 +38,7 @@ class TellTree(TellHistograms):
         if grove.grown < 0:
             return super().__call__(client, task)
         tree = grove.grown // grove.depth
-        rows = Rows.of(client, client.train, grove)
+        rows = SampleRows.of(client, client.train, grove)
         if tree < grove.trees:
             rows.add_tree(tree, self.growth)
         told = [part[tree : tree + 1].ravel() for part in (grove.feature, grove.threshold, grove.value)]

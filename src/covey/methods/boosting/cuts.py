@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array, Singles
 from covey.core import Client, Facts, Key, Known, Reply, Round, Shows, Stat, Step, Task, step
 from covey.core.needs import MODEL_PER_GROUP, ONE_MODEL
 from covey.core.shows import NOTHING
 from covey.errors import SilentRoundError
 from covey.methods.boosting.forest import Grove
-from covey.methods.boosting.splits import Array, Floats
 
 Cuts = Literal["quantiles", "grid"]
 POINTS = 256  # values that a client tells of each input
@@ -51,7 +51,7 @@ class TellQuantiles(Step):
         return 0.01 * train
 
 
-def thinned(values: Floats, counts: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+def thinned(values: Singles, counts: NDArray[np.int64]) -> tuple[Singles, NDArray[np.int64]]:
     """At most `POINTS` of the values, each with the counts of all that lie between it and the next one."""
     if len(values) <= POINTS:
         return values, counts
@@ -62,7 +62,7 @@ def thinned(values: Floats, counts: NDArray[np.int64]) -> tuple[Floats, NDArray[
     return values[places], np.add.reduceat(counts, places)
 
 
-def cuts_of(points: Sequence[NDArray[np.generic]], bins: int) -> Floats:
+def cuts_of(points: Sequence[NDArray[np.generic]], bins: int) -> Singles:
     """The cuts of every input by what clients told of it, [inputs, bins - 1]; the last one stands in for absent ones.
 
     With at most `bins` different values each is a bin. Else cut i is the first value that i / bins of all samples lie
@@ -77,7 +77,7 @@ def cuts_of(points: Sequence[NDArray[np.generic]], bins: int) -> Floats:
     return found
 
 
-def cuts_between(values: Floats, weights: Array, bins: int) -> Floats:
+def cuts_between(values: Singles, weights: Array, bins: int) -> Singles:
     """The cuts of one input with these values."""
     if len(values) == 0:
         return np.zeros(bins - 1, np.float32)

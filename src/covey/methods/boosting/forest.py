@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Array, Singles
 from covey.errors import UserError
-from covey.methods.boosting.splits import Array, Floats, Growth, Splits, best_splits
+from covey.methods.boosting.splits import Growth, Splits, best_splits
 from covey.training.rows import Layout
 
 # Sums are told in units of 1024 samples: they are then of the size of other updates, and dividing is exact.
@@ -27,14 +28,14 @@ class Grove:
         if "sums" not in layout.names:
             raise UserError('trees need model.name = "trees"')
         parts = {name: tensor.numpy() for name, tensor in layout.tensors(row).items()}
-        self.value: Floats = parts["value"]
-        self.feature: Floats = parts["feature"]
-        self.threshold: Floats = parts["threshold"]
-        self.base: Floats = parts["base"]
-        self.cuts: Floats = parts["cuts"]
-        self.sums: Floats = parts["sums"]
-        self._grown: Floats = parts["grown"]
-        self._own: Floats = parts["own"]
+        self.value: Singles = parts["value"]
+        self.feature: Singles = parts["feature"]
+        self.threshold: Singles = parts["threshold"]
+        self.base: Singles = parts["base"]
+        self.cuts: Singles = parts["cuts"]
+        self.sums: Singles = parts["sums"]
+        self._grown: Singles = parts["grown"]
+        self._own: Singles = parts["own"]
         self.trees, self.heads, leaves = self.value.shape
         self.depth = leaves.bit_length() - 1
         self.features, self.bins = self.cuts.shape[0], self.cuts.shape[1] + 1
@@ -75,14 +76,14 @@ class Grove:
 
     # ------------------------------------------------------------------------------------------ samples
 
-    def codes(self, x: Floats) -> NDArray[np.uint8]:
+    def codes(self, x: Singles) -> NDArray[np.uint8]:
         """The bin of every sample and feature: how many of the feature's cuts are not above it."""
         found = np.empty(x.shape, np.uint8)
         for feature, cuts in enumerate(self.cuts):
             found[:, feature] = np.searchsorted(cuts, x[:, feature], side="right")
         return found
 
-    def nodes(self, x: Floats, tree: int, levels: int) -> NDArray[np.int64]:
+    def nodes(self, x: Singles, tree: int, levels: int) -> NDArray[np.int64]:
         """The place of every sample and head among the nodes of a level of the tree."""
         found = np.zeros((len(x), self.heads), np.int64)
         every = np.arange(len(x))
@@ -97,11 +98,11 @@ class Grove:
             found[:, head] = place
         return found
 
-    def added(self, margin: Floats, x: Floats, tree: int) -> Floats:
+    def added(self, margin: Singles, x: Singles, tree: int) -> Singles:
         """The margins with what the tree says."""
         leaf = self.nodes(x, tree, self.depth)
         values = np.stack([self.value[tree, h][leaf[:, h]] for h in range(self.heads)], axis=1)
-        found: Floats = (margin + values).astype(np.float32)
+        found: Singles = (margin + values).astype(np.float32)
         return found
 
     # ------------------------------------------------------------------------------------------ growing

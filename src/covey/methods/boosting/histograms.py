@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from covey.arrays import Singles
 from covey.core import NOTHING, Client, Facts, Known, Reply, Shows, Stat, Step, Task, step
 from covey.data.types import Dataset, View
 from covey.errors import RunError
 from covey.methods.boosting.forest import UNIT, Grove
 from covey.methods.boosting.kept import KEPT
-from covey.methods.boosting.splits import Floats, Growth, derivatives, histogram
-from covey.parts.steps.served import OWN_MODEL
+from covey.methods.boosting.splits import Growth, derivatives, histogram
+from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.train import split
 from covey.settings import Natural, PartBelowOne
 from covey.training.objective import Objective
@@ -27,18 +28,18 @@ LEVEL_SHARE = 0.05  # a level costs about a twentieth of training a small networ
 
 
 @dataclass(eq=False, kw_only=True)
-class Rows:
+class SampleRows:
     """A client's samples beside a forest: inputs, their bins, targets, and the margins so far."""
 
     grove: Grove
-    x: Floats
+    x: Singles
     codes: NDArray[np.uint8]
     y: NDArray[np.floating | np.integer]
-    margin: Floats
+    margin: Singles
     objective: Objective
 
     @classmethod
-    def of(cls, client: Client, view: View, grove: Grove) -> Rows:
+    def of(cls, client: Client, view: View, grove: Grove) -> SampleRows:
         """The samples of a view, under the trees that are complete."""
         x, y = view.tensors()
         inputs = x.flatten(1).numpy().astype(np.float32, copy=False)
@@ -48,7 +49,7 @@ class Rows:
             grove=grove, x=inputs, codes=codes, y=target, margin=margin, objective=client.bench.objective
         )
 
-    def derivatives(self) -> tuple[Floats, Floats]:
+    def derivatives(self) -> tuple[Singles, Singles]:
         return derivatives(self.margin, self.y, self.objective.kernel)
 
     def sums(self, tree: int, level: int) -> NDArray[np.float64]:
@@ -97,7 +98,7 @@ class TellHistograms(Step):
 
     @property
     def gives(self) -> Facts:
-        return (OWN_MODEL,) if self.own else ()
+        return (TRAINED_MODEL,) if self.own else ()
 
     def __call__(self, client: Client, task: Task) -> Reply:
         row = task.models[0]
@@ -108,7 +109,7 @@ class TellHistograms(Step):
         elif stage == "own":
             told, loss = np.zeros(0), self.keep_own(client, row)
         else:
-            rows = Rows.of(client, self.training_part(client), grove)
+            rows = SampleRows.of(client, self.training_part(client), grove)
             tree, level = divmod(grove.grown, grove.depth)
             if stage == "base":
                 told = np.stack([part.sum(axis=0, dtype=np.float64) for part in rows.derivatives()], axis=1)
@@ -125,7 +126,7 @@ class TellHistograms(Step):
     def curve(self, client: Client, grove: Grove) -> tuple[NDArray[np.float64], float]:
         """The summed loss of the kept-out samples with no own tree, with one, ... with all; and that of training."""
         part, judging = split(client, self.holdout)
-        rows, judged = Rows.of(client, part, grove), Rows.of(client, judging, grove)
+        rows, judged = SampleRows.of(client, part, grove), SampleRows.of(client, judging, grove)
         first = grove.trees - self.own
         losses = [judged.losses().sum()]
         for tree in range(first, grove.trees):
@@ -139,13 +140,13 @@ class TellHistograms(Step):
         if "own" not in client.state:
             row = common.clone()
             grove = Grove(client.bench.layout, row)
-            rows = Rows.of(client, client.train, grove)
+            rows = SampleRows.of(client, client.train, grove)
             first = grove.trees - self.own
             for tree in range(first, first + grove.own):
                 rows.add_tree(tree, self.growth)
             client.state["own"] = row
             return mean(rows.losses())
-        return mean(Rows.of(client, client.train, Grove(client.bench.layout, common.clone())).losses())
+        return mean(SampleRows.of(client, client.train, Grove(client.bench.layout, common.clone())).losses())
 
     def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
         """The row that was sent, with the client's sums in their place."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.methods.boosting.splits import Floats
+from covey.arrays import Singles
 
 if TYPE_CHECKING:
     from covey.methods.boosting.forest import Grove
@@ -27,7 +27,7 @@ class Entry:
     """The bins of some samples, and their margins under the first `trees` trees."""
 
     codes: NDArray[np.uint8]
-    margin: Floats
+    margin: Singles
     trees: int
     forest: bytes  # a digest of these trees
 
@@ -37,13 +37,13 @@ class Entry:
 
 
 @dataclass
-class Kept:
+class KeptRows:
     """Entries by the digest of samples and cuts, the oldest forgotten beyond `MOST_BYTES`."""
 
     entries: OrderedDict[bytes, Entry] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
-    def of(self, grove: Grove, x: Floats, trees: int) -> tuple[NDArray[np.uint8], Floats]:
+    def of(self, grove: Grove, x: Singles, trees: int) -> tuple[NDArray[np.uint8], Singles]:
         """The bins of the samples, and their margins under the first `trees` trees."""
         key = digest(x, grove.cuts)
         with self.lock:
@@ -74,4 +74,4 @@ def digest(*arrays: NDArray[np.generic]) -> bytes:
     return found.digest()
 
 
-KEPT = Kept()
+KEPT = KeptRows()

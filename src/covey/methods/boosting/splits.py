@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Array, Singles
 from covey.errors import UserError
 from covey.settings import NotNegative, Positive, validated
-
-Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 
 LEAST_GAIN = 1e-6  # below it a split is rounding
 SMALL = 1e-16  # a second derivative that is lost in rounding
@@ -91,7 +89,7 @@ def best_splits(sums: Array, growth: Growth) -> Splits:
 def histogram(
     codes: NDArray[np.integer],
     node: NDArray[np.int64],
-    derivatives: tuple[Floats, Floats],
+    derivatives: tuple[Singles, Singles],
     shape: tuple[int, int],
 ) -> Array:
     """Sums of both derivatives by head, node, feature and bin: [heads, nodes, features, bins, 2].
@@ -110,7 +108,9 @@ def histogram(
     return found.reshape(node.shape[1], nodes, features, bins, 2)
 
 
-def derivatives(margin: Floats, y: NDArray[np.floating | np.integer], kernel: str) -> tuple[Floats, Floats]:
+def derivatives(
+    margin: Singles, y: NDArray[np.floating | np.integer], kernel: str
+) -> tuple[Singles, Singles]:
     """The first and second derivatives of each sample's loss by its margins, [samples, heads], as XGBoost has them.
 
     Two classes: p - y and p (1 - p). More: p_k - [y = k] and 2 p_k (1 - p_k). Squares: m - y and 1.

@@ -53,7 +53,7 @@ FULLNESS = 3.0
 # the first round's learning rate is so many times what is set, and falls by 5 % a round to it
 FIRST_RATE, RATE_FALLS = 2.0, 0.95
 Start = Literal["apart", "together"]
-Part = Literal["clusters", "selection", "correction", "serving", "decay", "rate", "average"]
+CoveyPart = Literal["clusters", "selection", "correction", "serving", "decay", "rate", "average"]
 
 
 @method("covey", family="everything")
@@ -67,7 +67,7 @@ def covey(
     noise: BitNoise = "simulated",
     over: Over = "server",
     start: Start = "apart",
-    without: tuple[Part, ...] = (),
+    without: tuple[CoveyPart, ...] = (),
 ) -> Method:
     """Finds out by itself how clients differ: clusters with a model each where needed, and each model is fine-tuned for
     its user.
@@ -124,7 +124,7 @@ def covey(
     )
 
 
-def suited(train: Train, without: tuple[Part, ...]) -> Train:
+def suited(train: Train, without: tuple[CoveyPart, ...]) -> Train:
     """The local training with a weight decay and a falling learning rate, where none are set."""
     if not train.weight_decay and "decay" not in without:
         train = replace(train, weight_decay="samples")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.methods.covey.clusters import numbered
+from covey.methods.covey.clusters import numbered_by_size
 from covey.methods.covey.portrait import Portrait
 
 ALIKE = 0.8  # r from which on classes lie alike: seen are 0.88 and more (brightness to blur), 0.74 and less (turns)
@@ -27,7 +27,7 @@ class Joined:
     likeness: float = 1.0
 
 
-def joined(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
+def joined_clusters(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
     """The clusters that `labels` names, joined from the most alike on; all clusters of a joint one are alike in pairs.
 
     `views` holds everybody's portraits, once for each way of looking. Two clusters are alike where every view that
@@ -51,7 +51,9 @@ def joined(views: Sequence[Sequence[Portrait]], labels: Labels) -> Joined:
         lowest = min(lowest, best)
         sets[b] += sets.pop(a)
     names = {cluster: place for place, members in enumerate(sets) for cluster in members}
-    return Joined(labels=numbered(np.array([names[int(cluster)] for cluster in labels])), likeness=lowest)
+    return Joined(
+        labels=numbered_by_size(np.array([names[int(cluster)] for cluster in labels])), likeness=lowest
+    )
 
 
 def cluster_portrait(portraits: Sequence[Portrait], members: NDArray[np.bool_]) -> Portrait:

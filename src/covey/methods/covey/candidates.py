@@ -26,7 +26,7 @@ from covey.core import Client, Facts, Key, Known, Reply, Round, Shows, Stat, Ste
 from covey.core.privacy_loss import Loss
 from covey.core.shows import NOTHING
 from covey.errors import SilentRoundError
-from covey.methods.covey.arrangement import joined
+from covey.methods.covey.arrangement import joined_clusters
 from covey.methods.covey.clusters import APART, SIGMAS
 from covey.methods.covey.portrait import Portrait, classes_in, classes_of, standardised
 from covey.methods.covey.sketch import COUNTED_AS, THINNED, class_table
@@ -59,7 +59,7 @@ class AddSketch(Step):
     of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        table = table_of(client, self.dims)
+        table = candidate_table(client, self.dims)
         chosen = nearest(table, np.asarray(task.args["prototypes"])) if "prototypes" in task.args else 0
         length = float(np.linalg.norm(table))
         return Reply(id=client.id, slot=chosen, size=1, stats={"table": table / length if length else table})
@@ -71,7 +71,7 @@ class AddSketch(Step):
         return 0.1 * FORWARD_SHARE * train
 
 
-def table_of(client: Client, dims: int = DIMS) -> Array:
+def candidate_table(client: Client, dims: int = DIMS) -> Array:
     """Sums of the client's samples class by class, and their counts."""
     classes = classes_of(len(client.train.dataset.classes))
     return class_table(standardised(client), classes_in(client.train), classes, dims)
@@ -204,15 +204,17 @@ def alike(tables: NoisyTables, rng: np.random.Generator) -> Labels:
     halves = pair.reshape(len(means), 2, means.shape[1], -1)
     counts = np.where(there, np.maximum(tables.counts, 2.0), 0.0)
     views = [Portrait(counts=n, halves=h, enough=math.inf) for n, h in zip(counts, halves, strict=True)]
-    return joined([views], np.arange(len(views))).labels
+    return joined_clusters([views], np.arange(len(views))).labels
 
 
-Told = Callable[
+CandidateAnswer = Callable[
     [Array | None], Array
 ]  # the noisy sums for these prototypes; without any, the one of everybody
 
 
-def found_by(told: Told, noise: float, splits: int, rng: np.random.Generator) -> tuple[Array, Labels]:
+def found_by(
+    told: CandidateAnswer, noise: float, splits: int, rng: np.random.Generator
+) -> tuple[Array, Labels]:
     """Prototypes, and the model of each, from as many noisy sums as `sums_for` says."""
     whole = NoisyTables.of(told(None), noise)
     everybody, total = whole.means(np.zeros(()))[0], float(whole.counts.sum())

@@ -101,7 +101,7 @@ SETTLING = 20  # times that everybody may move to a nearer cluster
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cut:
+class ClusterCut:
     """One clustering: a label per client, how far the nearest two clusters are apart, and how wide clusters are inside.
 
     `apart` is infinite where no two clusters have a class in common: nothing is known of their distance. `unknown` is
@@ -118,14 +118,14 @@ class Cut:
         return int(self.labels.max(initial=0)) + 1
 
 
-def clusters(found: ClassDistances, *, min_size: int = 2) -> Cut:
+def clusters(found: ClassDistances, *, min_size: int = 2) -> ClusterCut:
     """The finest cut of the tree whose clusters stand apart; everybody is one cluster where no cut does.
 
     A cut counts when its nearest clusters are APART, by more than SIGMAS standard errors, and wide inside by less than
     TIGHT of that or with a GAP between them. Clusters without a common class are not compared: where none of them has
     one, they are apart. Clusters below `min_size` join the nearest other one first.
     """
-    one = Cut(labels=np.zeros(len(found.distance), np.int64), apart=0.0, inside=0.0)
+    one = ClusterCut(labels=np.zeros(len(found.distance), np.int64), apart=0.0, inside=0.0)
     best = one
     merged = tree(found)
     for count in range(2, min(MOST, len(one.labels) // max(1, min_size)) + 1):
@@ -137,7 +137,7 @@ def clusters(found: ClassDistances, *, min_size: int = 2) -> Cut:
     return replace(best, unknown=found.unknown)
 
 
-def judged(found: ClassDistances, labels: Labels) -> Cut | None:
+def judged(found: ClassDistances, labels: Labels) -> ClusterCut | None:
     """The clustering with its distances; None where its clusters do not stand apart."""
     count = int(labels.max(initial=0)) + 1
     if count < 2:
@@ -152,11 +152,11 @@ def judged(found: ClassDistances, labels: Labels) -> Cut | None:
     known = [one for one in between if one[2] > 0]  # not knowing is not alike
     if not known:  # sets without a common class; with a single class in one there is nothing to tell apart
         several = found.classes_in(labels).min() > 1
-        return Cut(labels=labels, apart=np.inf, inside=width) if several else None
+        return ClusterCut(labels=labels, apart=np.inf, inside=width) if several else None
     nearest, error, _ = min(known)
     is_clear = width < TIGHT * nearest or gap(found, labels) > GAP
     stands_out = nearest > max(APART, SIGMAS * error) and is_clear
-    return Cut(labels=labels, apart=nearest, inside=width) if stands_out else None
+    return ClusterCut(labels=labels, apart=nearest, inside=width) if stands_out else None
 
 
 def gap(found: ClassDistances, labels: Labels) -> float:
@@ -247,7 +247,7 @@ def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
     labels = np.arange(clients)
     for a, b in merges[: clients - count]:
         labels[labels == labels[b]] = labels[a]
-    return numbered(labels)
+    return numbered_by_size(labels)
 
 
 def settled(found: ClassDistances, labels: Labels) -> Labels:
@@ -270,10 +270,10 @@ def settled(found: ClassDistances, labels: Labels) -> Labels:
         if (moved == labels).all():
             break
         labels = moved
-    return numbered(labels)
+    return numbered_by_size(labels)
 
 
-def numbered(labels: Labels) -> Labels:
+def numbered_by_size(labels: Labels) -> Labels:
     """The same clusters, numbered from 0 by first appearance."""
     order: dict[int, int] = {}
     return np.array([order.setdefault(int(label), len(order)) for label in labels], np.int64)
@@ -285,7 +285,7 @@ def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
     while True:
         names, sizes = np.unique(labels, return_counts=True)
         if len(names) == 1 or sizes.min() >= least:
-            return numbered(labels)
+            return numbered_by_size(labels)
         small = names[sizes.argmin()]
         others = [name for name in names if name != small]
         far = {name: mean_distance(found, labels == small, labels == name) for name in others}

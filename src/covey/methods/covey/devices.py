@@ -21,7 +21,7 @@ from torch import Tensor
 from covey.core import Client, Facts, Method, Reply, Round, Shows, Task, part, step
 from covey.core.needs import SEVERAL_MODELS
 from covey.core.shows import NOTHING
-from covey.methods.covey.candidates import CANDIDATES, SPLITS, Prototypes, nearest, table_of
+from covey.methods.covey.candidates import CANDIDATES, SPLITS, Prototypes, candidate_table, nearest
 from covey.parts.selection.plain import Uniform
 from covey.parts.serving import ServeHeldOut
 from covey.parts.steps.train import AroundTraining, Train
@@ -79,5 +79,5 @@ class TrainChosen(AroundTraining):
         if len(task.models) == 1:
             return self.train(client, task)
         prototypes = np.asarray(task.args["prototypes"])
-        model = int(task.args["of"][nearest(table_of(client), prototypes)])
+        model = int(task.args["of"][nearest(candidate_table(client), prototypes)])
         return self.train(client, Task(models=task.models[model : model + 1], slots=(task.slots[model],)))

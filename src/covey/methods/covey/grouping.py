@@ -14,16 +14,16 @@ from torch import Tensor
 from covey.core import Budget, Facts, Group, Key, Method, Reply, Round, Shows, gives_of, needs_of, part
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS
 from covey.core.shows import KEPT_OUT, NOTHING, by_answers
-from covey.methods.covey.arrangement import Joined, cluster_portrait, joined
+from covey.methods.covey.arrangement import Joined, cluster_portrait, joined_clusters
 from covey.methods.covey.clusters import (
     ClassDistances,
-    Cut,
+    ClusterCut,
     class_distances,
     clusters,
     on_a_map,
     renamed,
 )
-from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn
+from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients
 from covey.methods.covey.portrait import DescribeClasses, Portrait
 from covey.methods.covey.sketch import SketchClasses
 from covey.parts.ask_once import Ask, answers, ask_once
@@ -136,9 +136,9 @@ def keep_evidence(now: Round) -> None:
         EVIDENCE.keep(now.memory, [*EVIDENCE.get(now.memory, []), sums])
 
 
-Told = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
+ToldPortraits = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
 
-PORTRAITS: Key[dict[int, Told]] = Key("portraits", 'set group = "portraits"')
+PORTRAITS: Key[dict[int, ToldPortraits]] = Key("portraits", 'set group = "portraits"')
 PARENTS: Key[list[int]] = Key("the cluster that each cluster came from")  # itself, for the first ones
 
 
@@ -179,7 +179,7 @@ class ByPortrait:
     def __call__(self, now: Round) -> dict[int, int]:
         if len(now.seen) > COMPARED and isinstance(self.describe, DescribeClasses):
             return self.by_sample(now, self.describe.flip)
-        ask: Ask[Told] = answers(now, self.describe, self.told)
+        ask: Ask[ToldPortraits] = answers(now, self.describe, self.told)
         heard = ask_once(now, PORTRAITS, ask)
         if isinstance(self.describe, SketchClasses):
             for client in heard.news:
@@ -189,12 +189,12 @@ class ByPortrait:
 
     def by_sample(self, now: Round, flip: float) -> dict[int, int]:
         """The same in a large fleet: clusters of a sample, and everybody else by the nearest of them."""
-        ask: Ask[Told] = answers(now, self.describe, self.told)
+        ask: Ask[ToldPortraits] = answers(now, self.describe, self.told)
         changed = not PORTRAITS.get(now.memory, {}) or not NEAREST.get(now.memory, {})
         with now.fleet.ledger.at_once():
             if changed:
                 PORTRAITS.keep(
-                    now.memory, dict(ask(drawn(now.here, COMPARED, now.stream("compared clients"))))
+                    now.memory, dict(ask(drawn_clients(now.here, COMPARED, now.stream("compared clients"))))
                 )
             changed = changed | self.asked_again(now, ask)
             found = self.found(now) if changed else None
@@ -212,7 +212,7 @@ class ByPortrait:
         return groups
 
     def place(
-        self, now: Round, ask: Ask[Told], ids: Sequence[int], groups: dict[int, int], flip: float
+        self, now: Round, ask: Ask[ToldPortraits], ids: Sequence[int], groups: dict[int, int], flip: float
     ) -> None:
         """Asks these clients block by block, and puts each into the group of the cluster that it is nearest to."""
         if not ids:
@@ -235,7 +235,7 @@ class ByPortrait:
         sample = PORTRAITS.of(now.memory)
         return [i for i in ids if i not in sample and i in now.groups]
 
-    def asked_again(self, now: Round, ask: Ask[Told], news: Container[int] = ()) -> bool:
+    def asked_again(self, now: Round, ask: Ask[ToldPortraits], news: Container[int] = ()) -> bool:
         """Whether it is time to ask again those whose portraits are kept, and any of them differs."""
         if not self.every or now.number % self.every:
             return False
@@ -245,7 +245,7 @@ class ByPortrait:
         PORTRAITS.keep(now.memory, known | moved)
         return bool(moved)
 
-    def told(self, reply: Reply) -> Told | None:
+    def told(self, reply: Reply) -> ToldPortraits | None:
         """What a reply tells, if its parts fit together."""
         fits = self.describe.fits(reply.stats)
         return {name: reply.stats[name] for name in self.describe.told} if fits else None
@@ -256,7 +256,7 @@ class ByPortrait:
         ids = tuple(portraits)
         best, compared, cut = finest(list(portraits.values()), self.min_size)
         views = list(zip(*portraits.values(), strict=True))
-        one = joined(views, cut.labels) if self.join else Joined(labels=cut.labels)
+        one = joined_clusters(views, cut.labels) if self.join else Joined(labels=cut.labels)
         parents = PARENTS.get(now.memory, [])
         groups = renamed(one.labels, ids, now.groups, len(parents))
         PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
@@ -275,7 +275,7 @@ class Found:
     groups: dict[int, int]
     views: Sequence[Sequence[Portrait]]
     view: int
-    cut: Cut
+    cut: ClusterCut
     likeness: float
 
     @property
@@ -287,7 +287,7 @@ class Found:
         return Nearest.of(self.view, common, names, [int(members.sum()) for members in inside])
 
 
-def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[int, ClassDistances, Cut]:
+def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[int, ClassDistances, ClusterCut]:
     """The view in which most clusters stand apart, the first of equal ones: what one view cannot see another may."""
     seen = [class_distances(view) for view in zip(*portraits, strict=True)]
     cuts = [clusters(compared, min_size=min_size) for compared in seen]
@@ -295,7 +295,7 @@ def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[int,
     return best, seen[best], cuts[best]
 
 
-def outstanding_label(told: Told) -> int:
+def outstanding_label(told: ToldPortraits) -> int:
     """The label that stands out most at a client, of the counts that it told."""
     return label_feature(np.rint(told["counts"]).astype(np.int64))
 
@@ -327,12 +327,14 @@ def portraits_in(now: Round, describe: DescribeClasses | SketchClasses) -> dict[
     return {i: v for (i, v), shape in zip(whole.items(), shapes, strict=True) if shape == usual}
 
 
-def same(told: Told, before: Told) -> bool:
+def same(told: ToldPortraits, before: ToldPortraits) -> bool:
     """Whether a client describes itself as it did before; noise that was drawn anew is no change."""
     return all(np.array_equal(told[name], before[name]) for name in told if name != "counts")
 
 
-def told_in_words(cut: Cut, likeness: float, groups: Mapping[int, int], compared: int = 0) -> dict[str, str]:
+def told_in_words(
+    cut: ClusterCut, likeness: float, groups: Mapping[int, int], compared: int = 0
+) -> dict[str, str]:
     """The decision for the report; `compared`: of how many clients, where these are a sample."""
     if compared:
         words = told_in_words(cut, likeness, groups)["text"]

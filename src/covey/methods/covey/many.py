@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.arrays import Singles
 from covey.core import Key
 from covey.methods.covey.portrait import ENOUGH, LEAST, Portrait, sizes_of
 from covey.parts.steps.embedding import unpack
@@ -26,10 +27,8 @@ NEAREST: Key[dict[str, Any]] = Key("what clusters look like")
 # client -> the label that stands out most (CFIC, eq. 2), where the portrait itself is not kept
 OUTSTANDING: Key[dict[int, int]] = Key("outstanding labels")
 
-Array = NDArray[np.float32]
 
-
-def drawn(ids: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
+def drawn_clients(ids: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
     """So many of the clients, at random: who is every other client may well be of one sort."""
     places = rng.choice(len(ids), min(count, len(ids)), replace=False)
     return [ids[place] for place in np.sort(places).tolist()]
@@ -50,8 +49,8 @@ class Nearest:
     """
 
     view: int
-    counts: Array
-    halves: Array
+    counts: Singles
+    halves: Singles
     names: NDArray[np.int64]
     usual: int
 
@@ -82,7 +81,7 @@ class Nearest:
             found.update(zip(clients, self.nearest(counts, halves).tolist(), strict=True))
         return found
 
-    def nearest(self, counts: Array, halves: Array) -> NDArray[np.int64]:
+    def nearest(self, counts: Singles, halves: Singles) -> NDArray[np.int64]:
         """The group of each client, of counts [n, classes] and halves [n, 2, classes, d]."""
         seen = np.where(counts >= LEAST, np.minimum(counts, ENOUGH), 0.0)
         total = np.zeros((len(counts), len(self.names)))
@@ -113,7 +112,7 @@ class Nearest:
 
 def means_of(
     bits: NDArray[np.uint8], views: Sequence[tuple[int, int]], view: int, classes: int, flip: float
-) -> Array:
+) -> Singles:
     """Unbiased class means of many clients in one view, [n, 2, classes, d], of bits [n, bytes]."""
     before = sum(values * times for values, times in views[:view])
     values, times = views[view]

@@ -37,7 +37,7 @@ from covey.parts.steps.embedding import (
     Embed,
     Spending,
     answers_of_bytes,
-    pack,
+    packed_means,
     respond,
     unpack,
 )
@@ -106,7 +106,7 @@ class DescribeClasses(Step):
         spent = Spending(flip=self.flip, bits=bits.size // 2, classes=classes, again=client.account is None)
         said = respond(bits, self.table(client, answering, bits.shape, spent))
         shape = np.array([(view.values.shape[1], view.times) for view in views])
-        return Answer(bits=pack(said), views=shape.ravel(), spent=spent.sample)
+        return Answer(bits=packed_means(said), views=shape.ravel(), spent=spent.sample)
 
     def repeatable(self, client: Client) -> bool:
         """Whether the answer is a function of seed, client and data: nothing secret is drawn for it."""

@@ -21,14 +21,14 @@ AT_ONCE = 128  # pictures that are looked at together: what a core's own cache h
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class View:
+class PortraitView:
     """One way of looking at samples: values [samples, d], and how often each mean is told."""
 
     values: Array
     times: int
 
 
-def views_of(x: Tensor) -> tuple[View, ...]:
+def views_of(x: Tensor) -> tuple[PortraitView, ...]:
     """What is told of standardised samples; of pictures in two ways, as each sees what the other cannot.
 
     Values and edges show brightness, colours and style; strokes show what is drawn where things are bright on dark as
@@ -43,10 +43,10 @@ def views_of(x: Tensor) -> tuple[View, ...]:
     return plain, told_in(STROKE_BITS, [strokes(slopes) for _, slopes in parts])
 
 
-def told_in(bits: int, parts: list[Tensor]) -> View:
+def told_in(bits: int, parts: list[Tensor]) -> PortraitView:
     """The view of these samples, each value told as often as so many bits allow."""
     values = torch.cat(parts).numpy().astype(np.float64)
-    return View(values=values, times=max(1, bits // values.shape[1]))
+    return PortraitView(values=values, times=max(1, bits // values.shape[1]))
 
 
 def features(x: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def denoise(bits: NDArray[Any], flips: Array) -> tuple[Array, float]:
     """
     n, d = bits.shape
     right = 1 / (1 - 2 * flips)
-    rows = Rows(bits, flips, right)
+    rows = ClassRows(bits, flips, right)
     singular, directions, rest = spectrum(rows)
     places = np.concatenate([part @ directions.T for part in rows.blocks()])
     small, large = min(n - 1, d), max(n - 1, d)
@@ -47,7 +47,7 @@ def denoise(bits: NDArray[Any], flips: Array) -> tuple[Array, float]:
     return places[:, kept] * shrink[kept], level * float(np.square(shrink).sum())
 
 
-class Rows:
+class ClassRows:
     """The bits put right and centred, a block at a time, so that a million clients fit."""
 
     def __init__(self, bits: NDArray[Any], flips: Array, right: Array) -> None:
@@ -64,7 +64,7 @@ class Rows:
         return found
 
 
-def spectrum(rows: Rows) -> tuple[Array, Array, float]:
+def spectrum(rows: ClassRows) -> tuple[Array, Array, float]:
     """Singular values, the leading directions [directions, bits], and the sum of squares that they leave out."""
     n, d = rows.bits.shape
     if d <= SMALL:

@@ -19,16 +19,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.arrays import Labels
+from covey.arrays import Labels, Numbers
 from covey.errors import UserError
 from covey.settings import Count, Range, validated
 
-Floats = NDArray[np.floating[Any] | np.integer[Any]]
 Search = Literal["exact", "bayes", "published"]
 
 # The paper's optimiser: 30 random thresholds, 5 steps of the Gaussian process.
@@ -59,7 +58,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Cut:
+class WardCut:
     """One clustering: a label a point, numbered by first appearance, with its Calinski-Harabasz score."""
 
     labels: Labels
@@ -67,7 +66,9 @@ class Cut:
     score: float
 
 
-def ward_tree(points: Floats, weights: Floats | None = None, inside: float = 0.0, noise: float = 0.0) -> Tree:
+def ward_tree(
+    points: Numbers, weights: Numbers | None = None, inside: float = 0.0, noise: float = 0.0
+) -> Tree:
     """Ward's tree by nearest-neighbour chains: n^2 time, one n x n matrix of 4-byte squared distances."""
     n = len(points)
     weight = np.ones(n) if weights is None else np.asarray(weights, np.float64)
@@ -78,7 +79,7 @@ def ward_tree(points: Floats, weights: Floats | None = None, inside: float = 0.0
     return Tree(merges, costs, sizes, float(weight.sum()), inside, noise)
 
 
-def _squared_distances(points: Floats) -> NDArray[np.float32]:
+def _squared_distances(points: Numbers) -> NDArray[np.float32]:
     values = np.asarray(points, np.float32)
     norms = np.einsum("nd,nd->n", values, values)
     square: NDArray[np.float32] = values @ values.T
@@ -89,7 +90,7 @@ def _squared_distances(points: Floats) -> NDArray[np.float32]:
     return square
 
 
-def _chains(points: Floats, weight: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _chains(points: Numbers, weight: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Merges in the order found, and squared heights (single precision) that never fall towards the root."""
     n = len(points)
     size = weight.astype(np.float32)
@@ -137,7 +138,7 @@ def _chains(points: Floats, weight: NDArray[np.float64]) -> tuple[NDArray[np.int
 
 
 def _replay(
-    points: Floats, weight: NDArray[np.float64], merges: NDArray[np.int64]
+    points: Numbers, weight: NDArray[np.float64], merges: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The exact cost of every merge from the clusters' means, in double precision."""
     means = np.array(points, np.float32)
@@ -175,7 +176,7 @@ def most_clusters(tree: Tree, min_size: int) -> int:
     return tree.points - (int(small[-1]) + 1 if len(small) else 0)
 
 
-def cut(tree: Tree, clusters: int) -> Cut:
+def cut(tree: Tree, clusters: int) -> WardCut:
     """The clustering with exactly `clusters` clusters."""
     target = np.arange(tree.points)
     done = tree.merges[: tree.points - clusters]
@@ -184,10 +185,10 @@ def cut(tree: Tree, clusters: int) -> Cut:
         target = target[target]
     _, first, inverse = np.unique(target, return_index=True, return_inverse=True)
     labels = np.argsort(np.argsort(first))[inverse]
-    return Cut(labels.astype(np.int64), clusters, float(scores(tree)[clusters]))
+    return WardCut(labels.astype(np.int64), clusters, float(scores(tree)[clusters]))
 
 
-def best_cut(tree: Tree, min_size: int = 2) -> Cut:
+def best_cut(tree: Tree, min_size: int = 2) -> WardCut:
     """The cut with the highest CH of all with 2 or more clusters of `min_size`; one cluster if there is none.
 
     Clusters without any spread score infinity; of several such cuts the one with fewest clusters is taken.
@@ -198,7 +199,7 @@ def best_cut(tree: Tree, min_size: int = 2) -> Cut:
     return cut(tree, int(np.nanargmax(known)))
 
 
-def bayes_cut(tree: Tree, min_size: int = 2, *, published: bool = False, seed: int = 1) -> Cut:
+def bayes_cut(tree: Tree, min_size: int = 2, *, published: bool = False, seed: int = 1) -> WardCut:
     """Algorithm 2: the distance threshold by Bayesian optimisation (30 random points, 5 UCB steps) of CH.
 
     `published` is the authors' objective: threshold in (1, 100), more than 2 clusters, CH MINIMISED
@@ -252,14 +253,14 @@ class Ward:
     largest: Annotated[int, Range(2)] = 12_000
     centres: Annotated[int, Range(2)] = 1_000
 
-    def fit_predict(self, points: Floats) -> Labels:
+    def fit_predict(self, points: Numbers) -> Labels:
         return self.cut(points, np.random.default_rng(0)).labels
 
-    def cut(self, points: Floats, rng: np.random.Generator, noise: float = 0.0) -> Cut:
+    def cut(self, points: Numbers, rng: np.random.Generator, noise: float = 0.0) -> WardCut:
         """The clustering of the rows of `points`; `rng` matters to pre-grouping only."""
         if len(points) < 2:
-            return Cut(np.zeros(len(points), np.int64), 1, float("nan"))
-        choose: Callable[[Tree], Cut] = {
+            return WardCut(np.zeros(len(points), np.int64), 1, float("nan"))
+        choose: Callable[[Tree], WardCut] = {
             "exact": lambda tree: best_cut(tree, self.min_size),
             "bayes": lambda tree: bayes_cut(tree, self.min_size),
             "published": lambda tree: bayes_cut(tree, self.min_size, published=True),
@@ -270,12 +271,12 @@ class Ward:
 
 
 def pregrouped(
-    points: Floats,
+    points: Numbers,
     centres: int,
-    choose: Callable[[Tree], Cut],
+    choose: Callable[[Tree], WardCut],
     rng: np.random.Generator,
     noise: float = 0.0,
-) -> Cut:
+) -> WardCut:
     """Group many points by mini-batch k-means first, then cut the weighted tree of the groups' means.
 
     The k-means sees a random sample (100 a centre); everybody is then put to the nearest centre, a block
@@ -295,11 +296,11 @@ def pregrouped(
     small = choose(ward_tree(sums / counts[:, None], counts, max(inside, 0.0), noise))
     labels = small.labels[group]
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return Cut(np.argsort(np.argsort(first))[inverse].astype(np.int64), small.clusters, small.score)
+    return WardCut(np.argsort(np.argsort(first))[inverse].astype(np.int64), small.clusters, small.score)
 
 
 def _assign(
-    points: Floats, centres: Floats, block: int = 20_000
+    points: Numbers, centres: Numbers, block: int = 20_000
 ) -> tuple[Labels, NDArray[np.float64], NDArray[np.float64], float]:
     """Nearest centre of every point, and each centre's sum and count of points; the sum of all squares."""
     near = np.empty(len(points), np.int64)

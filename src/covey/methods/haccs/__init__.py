@@ -7,14 +7,20 @@ from typing import Annotated, Literal
 
 from covey.core import Method, method, part
 from covey.errors import UserError
-from covey.methods.haccs.grouping import BySummary, Distance, Missing
+from covey.methods.haccs.grouping import BySummary, Distance, MissingLabels
 from covey.parts.group.density import Algorithm, Density, Extract
 from covey.parts.mix.average import Average, Weighting
 from covey.parts.selection.fair import FairSchedule
 from covey.parts.selection.feedback import remember_losses
 from covey.parts.selection.haccs import ByCluster
 from covey.parts.steps.privacy import Privacy, SummaryNoise
-from covey.parts.steps.summaries import Bins, FeatureSummary, JointSummary, LabelSummary, TargetSummary
+from covey.parts.steps.summaries import (
+    FeatureSummary,
+    HistogramBins,
+    JointSummary,
+    LabelSummary,
+    TargetSummary,
+)
 from covey.parts.steps.train import Train
 from covey.settings import (
     FILLED,
@@ -29,24 +35,24 @@ from covey.settings import (
     settings_of,
 )
 
-Summary = Literal["labels", "targets", "features", "joint"]
-Schedule = Literal["fair", "published"]
+SummaryKind = Literal["labels", "targets", "features", "joint"]
+RoundSchedule = Literal["fair", "published"]
 
 
 @part("group", "summary")
 def by_summary(
     *,
-    summary: Summary = "labels",
+    summary: SummaryKind = "labels",
     epsilon: Epsilon | None = 1.0,
     noise: SummaryNoise = "simulated",
     budget: Positive | None = None,
     label_space: Count | None = None,
-    bins: Bins = 20,
+    bins: HistogramBins = 20,
     low: float = 0.0,
     high: float = 1.0,
     bound: Positive | None = None,
     distance: Distance | None = None,
-    missing: Missing = "apart",
+    missing: MissingLabels = "apart",
     algorithm: Algorithm = "optics",
     extract: Extract | None = None,
     eps: Positive | None = None,
@@ -116,7 +122,7 @@ def by_summary(
 def haccs(
     train: Train,
     *,
-    schedule: Schedule = "fair",
+    schedule: RoundSchedule = "fair",
     weighting: Weighting = "equal",
     fair: Annotated[FairSchedule, Inline()] = FILLED,
     published: Annotated[ByCluster, Inline()] = FILLED,

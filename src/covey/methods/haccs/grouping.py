@@ -20,13 +20,13 @@ from covey.parts.steps.summaries import FeatureSummary, JointSummary, LabelSumma
 from covey.settings import Natural, Share, validated
 
 Distance = Literal["l2", "hellinger"]
-Missing = Literal["apart", "ignored"]
+MissingLabels = Literal["apart", "ignored"]
 SUMMARIES: Key[dict[str, Any]] = Key("summaries")
 MOST_TABLE = 20_000  # clients whose distances are held as a table: 3 GB
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class ToldSummary:
     """What clients told so far: row i is client ids[i]'s; `clusters` and how far each of them reaches."""
 
     ids: Labels
@@ -37,8 +37,8 @@ class Told:
     changed: int = 0  # unseen clients and changed clients since the last clustering
 
     @staticmethod
-    def of(memory: Mapping[str, Any]) -> Told | None:
-        return Told(**SUMMARIES.of(memory)) if SUMMARIES.name in memory else None
+    def of(memory: Mapping[str, Any]) -> ToldSummary | None:
+        return ToldSummary(**SUMMARIES.of(memory)) if SUMMARIES.name in memory else None
 
 
 @validated
@@ -55,7 +55,7 @@ class BySummary:
     ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
     distance: Distance = "l2"
     density: Density = Density()
-    missing: Missing = "apart"
+    missing: MissingLabels = "apart"
     watch: Natural = 0
     tolerance: Share = 0.1
     recluster: Share = 0.2
@@ -67,7 +67,7 @@ class BySummary:
         return by_answers(self.ask)
 
     def __call__(self, now: Round) -> dict[int, int]:
-        told = Told.of(now.memory)
+        told = ToldSummary.of(now.memory)
         self._check_room(len({*now.here, *(told.ids.tolist() if told else ())}))
         replies = self._listen(now, told)
         if replies:
@@ -87,7 +87,7 @@ class BySummary:
                 f"{8e-9 * clients**2:.0f} GB. Allowed: {MOST_TABLE:,}, or label summaries"
             )
 
-    def _listen(self, now: Round, told: Told | None) -> list[Reply]:
+    def _listen(self, now: Round, told: ToldSummary | None) -> list[Reply]:
         """Summaries that are new in this round: of unseen clients, and of clients whose data moved."""
         known = set() if told is None else set(told.ids.tolist())
         ask = answers(now, self.ask, lambda reply: reply if "shares" in reply.stats else None)
@@ -97,7 +97,7 @@ class BySummary:
             replies += now.ask(self.ask, settled, tolerance=self.tolerance)
         return sorted((reply for reply in replies if "shares" in reply.stats), key=lambda reply: reply.id)
 
-    def _clustered(self, told: Told | None, replies: Sequence[Reply]) -> Told:
+    def _clustered(self, told: ToldSummary | None, replies: Sequence[Reply]) -> ToldSummary:
         """Everybody's clusters with the new summaries in."""
         fresh = _table(replies)
         if told is None:
@@ -127,7 +127,7 @@ class BySummary:
             reach=np.concatenate([told.reach, np.full(max(grown, 0), middle)]),
         )
 
-    def _anew(self, told: Told) -> Told:
+    def _anew(self, told: ToldSummary) -> ToldSummary:
         order = np.argsort(told.ids, kind="stable")
         told = replace(told, ids=told.ids[order], shares=told.shares[order], has=told.has[order])
         if told.shares.ndim == 3:
@@ -140,14 +140,14 @@ class BySummary:
             reach = reaches(clusters, nearest_fellow(clusters, lambda at: self._inside(told, at)))
         return replace(told, clusters=clusters, reach=reach, changed=0)
 
-    def _inside(self, told: Told, at: Labels) -> Array:
+    def _inside(self, told: ToldSummary, at: Labels) -> Array:
         some = replace(told, ids=told.ids[at], shares=told.shares[at], has=told.has[at])
         return self._distances(some, some, _labels_told(told))
 
-    def _points(self, told: Told) -> Array:
+    def _points(self, told: ToldSummary) -> Array:
         return hellinger_points(told.shares) if self.distance == "hellinger" else told.shares
 
-    def _distances(self, a: Told, b: Told, over: NDArray[np.bool_]) -> Array:
+    def _distances(self, a: ToldSummary, b: ToldSummary, over: NDArray[np.bool_]) -> Array:
         if a.shares.ndim == 3:
             if self.missing == "ignored":
                 return over_shared(a.shares, b.shares, a.has, b.has)
@@ -155,7 +155,7 @@ class BySummary:
         left = self._points(a)
         return l2(left, left if a is b else self._points(b))
 
-    def _note(self, now: Round, told: Told) -> None:
+    def _note(self, now: Round, told: ToldSummary) -> None:
         """For the report: who is where, the shares it was decided by, and what protects them."""
         now.notes["privacy"] = {"text": self.ask.privacy.note()}
         sizes = np.bincount(told.clusters)
@@ -168,21 +168,23 @@ class BySummary:
         note_groups(now, by_client, groups, shares=by_client if isinstance(self.ask, LabelSummary) else None)
 
 
-def _labels_told(told: Told) -> NDArray[np.bool_]:
+def _labels_told(told: ToldSummary) -> NDArray[np.bool_]:
     """Labels that anybody has: the mean over labels always runs over these."""
     return np.asarray(told.has.any(axis=0), dtype=bool)
 
 
-def _table(replies: Sequence[Reply]) -> Told:
+def _table(replies: Sequence[Reply]) -> ToldSummary:
     """Replies as rows, not clustered yet."""
     shares = np.stack([np.asarray(reply.stats["shares"], dtype=np.float64) for reply in replies])
     has = np.stack([reply.stats.get("has", np.ones(shares.shape[1], dtype=bool)) for reply in replies])
     ids = np.array([reply.id for reply in replies], dtype=np.int64)
-    return Told(ids, shares, np.asarray(has, dtype=bool), np.full(len(ids), -1, dtype=np.int64), np.zeros(0))
+    return ToldSummary(
+        ids, shares, np.asarray(has, dtype=bool), np.full(len(ids), -1, dtype=np.int64), np.zeros(0)
+    )
 
 
-def _stacked(settled: Told, fresh: Told, *, changed: int) -> Told:
-    return Told(
+def _stacked(settled: ToldSummary, fresh: ToldSummary, *, changed: int) -> ToldSummary:
+    return ToldSummary(
         ids=np.concatenate([settled.ids, fresh.ids]),
         shares=np.concatenate([settled.shares, fresh.shares]),
         has=np.concatenate([settled.has, fresh.has]),

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from covey.arrays import Labels
 from covey.errors import UserError
-from covey.parts.group.density import Density, numbered
+from covey.parts.group.density import Density, numbered_from_zero
 
-Found = Literal["dbscan", "agglomerative"]
+FoundBy = Literal["dbscan", "agglomerative"]
 
 
 def clusters_by_bisection(
     distances: NDArray[np.float64], *, clusters: int, min_samples: int = 3
-) -> tuple[Labels, Found, float]:
+) -> tuple[Labels, FoundBy, float]:
     """Labels 0..clusters-1 for a table of distances, how they were found, and the radius (DBSCAN's eps).
 
     A client that belongs nowhere is a cluster of its own, so the number of clusters never grows with eps and
@@ -56,4 +56,4 @@ def agglomerative(distances: NDArray[np.float64], *, clusters: int) -> Labels:
     from sklearn.cluster import AgglomerativeClustering
 
     model = AgglomerativeClustering(n_clusters=clusters, metric="precomputed", linkage="average")
-    return numbered(np.asarray(model.fit_predict(distances), dtype=np.int64))
+    return numbered_from_zero(np.asarray(model.fit_predict(distances), dtype=np.int64))

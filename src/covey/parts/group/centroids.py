@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any] | np.integer[Any]]
+from covey.arrays import Numbers
 
 BLOCK = 20_000  # vectors compared at once
 SIGMAS = 3.0  # a client fits a group when it is no farther from its centroid than mean + 3 deviations of the members
@@ -25,7 +24,7 @@ class Membership:
     """Who is in which group, by which vector; `parents[g]` is the group that g was most like when it was founded."""
 
     ids: tuple[int, ...]
-    vectors: Floats  # [clients, d], in the order of `ids`
+    vectors: Numbers  # [clients, d], in the order of `ids`
     labels: NDArray[np.int64]
     parents: tuple[int, ...]
 
@@ -34,7 +33,7 @@ class Membership:
         return {client: int(label) for client, label in zip(self.ids, self.labels, strict=True)}
 
 
-def founded(ids: tuple[int, ...], vectors: Floats, labels: NDArray[np.int64]) -> Membership:
+def founded(ids: tuple[int, ...], vectors: Numbers, labels: NDArray[np.int64]) -> Membership:
     """The membership after the first clustering."""
     count = int(labels.max(initial=-1)) + 1
     return Membership(ids=ids, vectors=vectors, labels=labels, parents=tuple(range(count)))
@@ -50,7 +49,7 @@ def centroids(membership: Membership) -> NDArray[np.float64]:
     return means
 
 
-def distances(vectors: Floats, means: Floats) -> NDArray[np.float64]:
+def distances(vectors: Numbers, means: Numbers) -> NDArray[np.float64]:
     """Euclidean distance of every vector to every centroid, [vectors, groups], a block of vectors at a time."""
     there = np.isfinite(means).all(axis=1)
     known = means[there].astype(np.float64)
@@ -62,7 +61,7 @@ def distances(vectors: Floats, means: Floats) -> NDArray[np.float64]:
     return far
 
 
-def settled(vectors: Floats, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def settled(vectors: Numbers, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Everybody goes once to the group with the nearest mean, where an unseen client with the same vector would go.
 
     A tree never takes a merge back; this puts right the few that it placed too early.
@@ -88,7 +87,7 @@ def radius(membership: Membership) -> float:
     return float(fair.mean() + SIGMAS * fair.std())
 
 
-def joined(membership: Membership, arrived: Mapping[int, Floats]) -> Membership:
+def joined(membership: Membership, arrived: Mapping[int, Numbers]) -> Membership:
     """Unseen clients go to the group with the nearest centroid."""
     if not arrived:
         return membership
@@ -102,7 +101,7 @@ def joined(membership: Membership, arrived: Mapping[int, Floats]) -> Membership:
     )
 
 
-def drifted(membership: Membership, latest: Mapping[int, Floats], min_size: int = 2) -> Membership:
+def drifted_groups(membership: Membership, latest: Mapping[int, Numbers], min_size: int = 2) -> Membership:
     """Takes in the latest vectors of known clients; who no longer fits migrates.
 
     A client stays while it is within `radius` of its own centroid; otherwise it goes to the nearest one. But if
@@ -130,7 +129,7 @@ def drifted(membership: Membership, latest: Mapping[int, Floats], min_size: int 
     return replace(membership, vectors=vectors, labels=labels, parents=tuple(parents))
 
 
-def alike(vectors: Floats, apart: float) -> list[NDArray[np.int64]]:
+def alike(vectors: Numbers, apart: float) -> list[NDArray[np.int64]]:
     """Positions of the vectors in bands whose mean distance inside is at most `apart` (average linkage).
 
     Two members of one group are sqrt(2) times as far from each other as from their centroid.

@@ -9,7 +9,7 @@ import numpy as np
 from covey.arrays import Array, Labels
 from covey.settings import Positive, Range, validated
 
-Metric = Literal["euclidean", "precomputed"]
+DensityMetric = Literal["euclidean", "precomputed"]
 Algorithm = Literal["optics", "dbscan", "hdbscan"]
 Extract = Literal["dbscan", "xi"]
 
@@ -38,7 +38,7 @@ class Density:
         """The distance that separates clusters, when the extraction has a fixed one."""
         return self.eps if self.algorithm == "dbscan" or self.extract == "dbscan" else None
 
-    def __call__(self, data: Array, metric: Metric = "euclidean") -> Labels:
+    def __call__(self, data: Array, metric: DensityMetric = "euclidean") -> Labels:
         """Cluster points [n, d], or a distance table [n, n] (which HDBSCAN may overwrite): labels 0..k-1."""
         if len(data) <= self.min_samples:
             found = np.full(len(data), -1)
@@ -50,7 +50,7 @@ class Density:
                 if metric == "euclidean" and len(data) > MOST
                 else self._fit(data, metric)
             )
-        return numbered(found)
+        return numbered_from_zero(found)
 
     def _pregrouped(self, data: Array) -> Labels:
         """Clusters of the means of many small groups, each counting as often as it has members.
@@ -76,10 +76,10 @@ class Density:
         else:
             found = self._fit(means, "euclidean")
         single = counts[group] < 2
-        labels = numbered(np.asarray(found, dtype=np.int64))[group]
+        labels = numbered_from_zero(np.asarray(found, dtype=np.int64))[group]
         return np.where((np.asarray(found)[group] < 0) & single, -1, labels)
 
-    def _fit(self, data: Array, metric: Metric) -> Labels:
+    def _fit(self, data: Array, metric: DensityMetric) -> Labels:
         from sklearn import config_context
         from sklearn.cluster import DBSCAN, HDBSCAN, OPTICS
 
@@ -106,7 +106,7 @@ class Density:
                 return np.asarray(model.fit_predict(data), dtype=np.int64)
 
 
-def numbered(found: Labels) -> Labels:
+def numbered_from_zero(found: Labels) -> Labels:
     """Clusters numbered 0.. by their first member; every noise point (-1) is a cluster of its own."""
     names = np.where(found < 0, -1 - np.arange(len(found)), found)
     _, first, inverse = np.unique(names, return_index=True, return_inverse=True)

@@ -6,11 +6,8 @@ Only one n x m table is ever held, and the rest is done in blocks of rows: no n 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from covey.arrays import Array
-
-Mask = NDArray[np.bool_]
+from covey.arrays import Array, Mask
 
 BLOCK = 512  # rows of a table worked on at a time
 

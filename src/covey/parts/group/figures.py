@@ -13,17 +13,17 @@ from covey.core import Round
 MOST_POINTS = 2000  # more clients than this are thinned out evenly: no picture shows more
 DECIMALS = 5
 
-Vectors = Mapping[int, NDArray[np.floating]]
+DrawnVectors = Mapping[int, NDArray[np.floating]]
 Curve = tuple[Sequence[int], Sequence[float]]
 
 
 def note_groups(
     now: Round,
-    vectors: Vectors,
+    vectors: DrawnVectors,
     groups: Mapping[int, int],
     *,
     curve: Curve | None = None,
-    shares: Vectors | None = None,
+    shares: DrawnVectors | None = None,
     title: str = "Clients by likeness",
 ) -> None:
     """Leaves the pictures of a clustering in `now.notes`: of `vectors` (client -> what it was compared by) in `groups`.
@@ -74,12 +74,12 @@ def _some(clients: Iterable[int]) -> list[int]:
     return everybody[:: -(-len(everybody) // MOST_POINTS) or 1]
 
 
-def _points(vectors: Vectors, clients: Sequence[int]) -> NDArray[np.float64]:
+def _points(vectors: DrawnVectors, clients: Sequence[int]) -> NDArray[np.float64]:
     return np.stack([np.asarray(vectors[i], dtype=np.float64).ravel() for i in clients])
 
 
 def _silhouette(
-    vectors: Vectors, groups: Mapping[int, int], clients: Sequence[int], curve: Curve | None = None
+    vectors: DrawnVectors, groups: Mapping[int, int], clients: Sequence[int], curve: Curve | None = None
 ) -> dict[str, Any]:
     """The curve, or else the one point of the clustering itself; nothing where that says nothing."""
     labels = np.array([groups[i] for i in clients])
@@ -90,14 +90,14 @@ def _silhouette(
 
 
 def _map(
-    vectors: Vectors, groups: Mapping[int, int], clients: Sequence[int], title: str
+    vectors: DrawnVectors, groups: Mapping[int, int], clients: Sequence[int], title: str
 ) -> dict[str, dict[str, Any]]:
     x, y = plane(_points(vectors, clients)).T
     spots = {"x": _short(x), "y": _short(y), "client": list(clients), "title": title}
     return {"scatter-before": spots, "scatter-after": {**spots, "group": [int(groups[i]) for i in clients]}}
 
 
-def _label_curves(shares: Vectors, groups: Mapping[int, int], clients: Sequence[int]) -> dict[str, Any]:
+def _label_curves(shares: DrawnVectors, groups: Mapping[int, int], clients: Sequence[int]) -> dict[str, Any]:
     return {
         "client": list(clients),
         "shares": [_short(np.asarray(shares[i])) for i in clients],

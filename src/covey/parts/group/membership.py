@@ -12,11 +12,11 @@ from torch import Tensor
 from covey.core import GROUPS, MODEL_PER_GROUP, NOTHING, Key, Round, part
 from covey.parts.ask_once import Ask, news
 from covey.parts.banks import one_per_parent
-from covey.parts.group.centroids import Membership, drifted, founded, joined
+from covey.parts.group.centroids import Membership, drifted_groups, founded, joined
 from covey.parts.group.figures import note_groups
 
 Vectors = dict[int, NDArray[Any]]
-Found = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
+GroupFinder = Callable[[Sequence[int], NDArray[Any]], NDArray[np.int64]]
 
 MEMBERSHIP: Key[dict[str, Any]] = Key("groups by vector")
 
@@ -24,7 +24,7 @@ MEMBERSHIP: Key[dict[str, Any]] = Key("groups by vector")
 def maintained_groups(
     now: Round,
     ask: Ask[NDArray[Any]],
-    found: Found,
+    found: GroupFinder,
     *,
     every: int = 0,
     min_size: int = 2,
@@ -45,7 +45,7 @@ def maintained_groups(
     else:
         membership = joined(membership, arrived)
         if every and now.number % every == 0:
-            membership = drifted(
+            membership = drifted_groups(
                 membership, ask([client for client in now.here if client in known]), min_size
             )
     if membership is not before:

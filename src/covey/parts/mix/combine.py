@@ -60,10 +60,10 @@ def _product(matrix: csr_array, rows: Sequence[Tensor], width: int) -> Tensor:
     return result
 
 
-Plan = tuple[csr_array, np.ndarray[tuple[int], np.dtype[np.intp]]]
+CombinePlan = tuple[csr_array, np.ndarray[tuple[int], np.dtype[np.intp]]]
 
 
-def _plan(factor: Factor) -> Plan:
+def _plan(factor: Factor) -> CombinePlan:
     """Split a factor into its distinct rows and the place of each: equal rows are computed once.
 
     The fully connected graph has one distinct row, a broadcast to a cluster one for each cluster.

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from covey.arrays import Array
 from covey.errors import UserError
 from covey.parts.mix.graphs import GraphSpec, Weights, adjacency, graph
-from covey.parts.mix.topology import Kind, events, messages, round_factors, succession
+from covey.parts.mix.topology import TopologyKind, events, messages, round_factors, succession
 from covey.settings import Count, validated
 
 Schedule = Sequence[Sequence[csr_array]]
@@ -29,7 +29,7 @@ PROBES = 256
 class Design:
     """A topology on paper: nodes in equal clusters, all present, as many samples each."""
 
-    kind: Kind
+    kind: TopologyKind
     backbone: GraphSpec
     nodes: Count
     clusters: Count
@@ -218,7 +218,7 @@ def _second_by_arnoldi(flat: Sequence[csr_array], nodes: int) -> float | None:
     return float(np.sort(np.abs(values))[-2])
 
 
-KINDS: tuple[Kind, ...] = ("decentralized", "hierarchical", "semi-decentralized")
+KINDS: tuple[TopologyKind, ...] = ("decentralized", "hierarchical", "semi-decentralized")
 
 
 def recommend(

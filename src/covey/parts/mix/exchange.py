@@ -17,7 +17,16 @@ from covey.core.shows import A_SERVER, OWN_MODEL
 from covey.errors import UserError
 from covey.parts.mix.graphs import GraphSpec, Weights, adjacency, checked_graph, graph
 from covey.parts.mix.peers import Links, links
-from covey.parts.mix.topology import Bools, Ints, Kind, collect, download, events, representatives, succession
+from covey.parts.mix.topology import (
+    Bools,
+    Ints,
+    TopologyKind,
+    collect,
+    download,
+    events,
+    representatives,
+    succession,
+)
 from covey.parts.mix.topology import round_factors as factors_of_round
 from covey.parts.steps.size import sizes
 from covey.settings import Count, takes, validated
@@ -38,7 +47,7 @@ class Exchange:
     k-th client, or cluster k. A client that is away or whose training got lost neither sends nor receives.
     """
 
-    kind: Kind
+    kind: TopologyKind
     backbone: HashableShape
     weights: Weights = "auto"
     cluster_every: Count = 1

@@ -6,20 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from covey.arrays import Integers
 from covey.core import Mixing, Reply
-
-Clients = NDArray[np.int64]
 
 
 class Links(NamedTuple):
     """How many rows go over each link that is used: three arrays of one length, in order of the senders' rows."""
 
-    sender: Clients
-    receiver: Clients
-    rows: Clients
+    sender: Integers
+    receiver: Integers
+    rows: Integers
 
 
 def peer_links(

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 
 from covey.parts.mix.graphs import Weights, mixing, resolve_weights
 
-Kind = Literal["decentralized", "hierarchical", "semi-decentralized"]
+TopologyKind = Literal["decentralized", "hierarchical", "semi-decentralized"]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
 
-def events(round: int, *, kind: Kind, cluster_every: int, backbone_every: int) -> tuple[bool, bool]:
+def events(round: int, *, kind: TopologyKind, cluster_every: int, backbone_every: int) -> tuple[bool, bool]:
     """Whether clusters and whether the backbone communicate in a round (the first is round 0).
 
     The backbone starts in round 0; clusters start in round 1, unless they communicate in every round. So

@@ -16,15 +16,13 @@ from operator import itemgetter
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from covey.arrays import Array
+from covey.arrays import Array, Integers
 from covey.core import KNOWN_GROUPS, Facts, Key, Round, by_losses, part
 from covey.parts.selection.feedback import ByLosses
 from covey.parts.selection.haccs import device_losses, with_singles
 from covey.settings import UpTo100
 
-Indices = NDArray[np.int64]
 POOL = 5000  # devices that are looked at: in a larger fleet, so many of them, others in each round
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
@@ -90,13 +88,13 @@ def pool(now: Round) -> Sequence[int]:
     return [now.here[place] for place in np.sort(drawn).tolist()]
 
 
-def cluster_worth(clusters: Sequence[Indices], loss: Array, power: float) -> Array:
+def cluster_worth(clusters: Sequence[Integers], loss: Array, power: float) -> Array:
     """W_c = n_c loss_c^p: large clusters and those learnt badly count more."""
     sizes = np.array([float(len(members)) for members in clusters])
     return np.asarray(sizes * np.maximum(loss, 1e-12) ** power)
 
 
-def members_of(groups: Indices) -> tuple[list[int], list[Indices]]:
+def members_of(groups: Integers) -> tuple[list[int], list[Integers]]:
     """The names of the groups in order, and for each the positions of its members."""
     order = np.argsort(groups, kind="stable")
     names, first = np.unique(groups[order], return_index=True)
@@ -104,7 +102,7 @@ def members_of(groups: Indices) -> tuple[list[int], list[Indices]]:
 
 
 def best_round(
-    clusters: Sequence[Indices],
+    clusters: Sequence[Integers],
     weight: Array,
     age: Array,
     latency: Array,
@@ -118,7 +116,7 @@ def best_round(
     The worth of a round is the sum of its devices' (see `Places`), with places filled as far as the deadline lets them.
     Devices enter from the quickest on, and those that no deadline gives a place are not looked at.
     """
-    places = Places(count=count)
+    places = RoundPlaces(count=count)
     entering: list[tuple[float, int, int]] = []
     for cluster, members in enumerate(clusters):
         entering += [(float(latency[d]), d, cluster) for d in in_reach(members, age, latency, count)]
@@ -138,7 +136,7 @@ def best_round(
     return best[1], best[2]
 
 
-def in_reach(members: Indices, age: Array, latency: Array, count: int) -> list[int]:
+def in_reach(members: Integers, age: Array, latency: Array, count: int) -> list[int]:
     """The devices of a cluster that a deadline can give a place: fewer than `count` are both as quick and as old."""
     quickest_first = members[np.lexsort((members, latency[members]))]
     oldest, ages = float(age[members].max()), age[quickest_first]
@@ -158,7 +156,7 @@ def in_reach(members: Indices, age: Array, latency: Array, count: int) -> list[i
 
 
 @dataclass(kw_only=True)
-class Places:
+class RoundPlaces:
     """The places of a round: of the devices that have entered, the `count` most worthy.
 
     The (m + 1)-th device d of cluster c is worth W_c age_c / (2m + 1) + rotation W_c age_d / n_c: the first of a

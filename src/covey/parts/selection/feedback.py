@@ -9,7 +9,7 @@ from covey.core import Budget, Facts, Key, Round, Send, Shows, Step, part, to_ev
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 
-Losses = Literal["reported", "asked", "published", "none"]
+LossSource = Literal["reported", "asked", "published", "none"]
 LOSSES: Key[dict[int, float]] = Key("losses", 'add "losses" to after')
 
 
@@ -25,7 +25,7 @@ class ByLosses(PerRound):
 
     step: Step
     send: Send = to_everybody
-    losses: Losses = "reported"
+    losses: LossSource = "reported"
 
     anyway: ClassVar[Facts] = ()  # what the selection needs however losses are known
 

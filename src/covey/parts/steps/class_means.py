@@ -49,7 +49,7 @@ class ClassMeans(Step):
         )  # refuses unknown labels
         # no sample's half may depend on how many others there are: then one sample would change more than its own row
         halves = client.rng.integers(0, 2, len(y))
-        table = class_table(sketches(x.numpy(), self.size), y.numpy(), halves, labels)
+        table = table_of_classes(sketches(x.numpy(), self.size), y.numpy(), halves, labels)
         privacy = self.privacy
         if client.live and privacy.noise == "simulated":
             privacy = replace(privacy, noise="opendp")
@@ -78,7 +78,7 @@ def directions(inputs: int, size: int) -> Array:
     return stream(0, "sketch", inputs, size).standard_normal((inputs, size))
 
 
-def class_table(sketch: Array, y: NDArray[np.generic], halves: NDArray[np.int64], labels: int) -> Array:
+def table_of_classes(sketch: Array, y: NDArray[np.generic], halves: NDArray[np.int64], labels: int) -> Array:
     """[2, labels, 1 + size + 1]: samples, sum of descriptions, sum of size * squared lengths (each at most 1)."""
     size = sketch.shape[1]
     table = np.zeros((2, labels, size + 2))

@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Floats
 from covey.core import Account, Client, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.settings import BelowHalf, NotEmpty
-from covey.training.models.encoders import code_length, encode
+from covey.training.models.encoders import code_length, encoded_rows
 
-Floats = NDArray[np.floating[Any]]
 Bits = NDArray[np.uint8]
 Normalise = Literal["class", "global"]
 BitNoise = Literal["simulated", "opendp"]
@@ -65,7 +65,7 @@ def respond(bits: Bits, table: Bits) -> Bits:
     return np.asarray(np.where(bits, table[1], table[0]), np.uint8)
 
 
-def pack(bits: Bits) -> Bits:
+def packed_means(bits: Bits) -> Bits:
     """Eight bits a byte, zeros at the end."""
     return np.packbits(bits.reshape(-1))
 
@@ -134,7 +134,7 @@ class Embed(Step):
             raise UserError(why)
         classes = max(1, len(dataset.classes))
         labels = y.numpy() if dataset.classes else np.zeros(len(y), np.int64)
-        codes = encode(task.models[0], x, self.autoencoder, dataset.scale).numpy()
+        codes = encoded_rows(task.models[0], x, self.autoencoder, dataset.scale).numpy()
         bits = quantise(class_means(codes, labels, classes, self.fillers(client)), self.normalise)
         spent = Spending(
             flip=self.flip_of(client.id),
@@ -150,7 +150,7 @@ class Embed(Step):
             said = respond(bits, self.table(client, bits.shape, spent.flip))
             epsilon = spent.sample
         size = 1 if self.counted else len(y)
-        return Reply(id=client.id, size=size, stats={"bits": pack(said), "epsilon": epsilon})
+        return Reply(id=client.id, size=size, stats={"bits": packed_means(said), "epsilon": epsilon})
 
     def unfit(self, dataset: Dataset) -> str:
         return "embeddings are of numbers; a sample here is words" if dataset.x.dtype == torch.int64 else ""

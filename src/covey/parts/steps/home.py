@@ -13,7 +13,7 @@ from torch import Tensor
 
 from covey.core import NOTHING, Client, Reply, Shows, Task, step
 from covey.errors import UserError
-from covey.parts.steps.stepwise import Batches, check_plain, is_finite
+from covey.parts.steps.stepwise import LocalBatches, check_plain, is_finite
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
 from covey.settings import Natural
 from covey.training.frozen import SHOWN, named_by
@@ -73,7 +73,7 @@ class TrainWithHome(AroundTraining):
             (home, replace(self.train, epochs=self.head_epochs, batches=None)),
             (~home, self.train),
         ):
-            batches = Batches.of(train, client)
+            batches = LocalBatches.of(train, client)
             for batch in batches.order:
                 row = torch.where(free, batches.step(row, batch), row)
         return batches.reply(client, row, slot)

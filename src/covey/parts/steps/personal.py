@@ -9,7 +9,7 @@ from torch import Tensor
 
 from covey.core import NOTHING, Client, Facts, Known, Reply, Shows, Stat, Step, Task, step
 from covey.parts.steps.evaluate import Evaluate, outputs_of
-from covey.parts.steps.served import OWN_MODEL, Serving, served_row
+from covey.parts.steps.served import TRAINED_MODEL, Serving, served_row
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings import NotNegative
@@ -37,7 +37,7 @@ class DittoTrain(AroundTraining):
     pull: NotNegative = 0.1
 
     kind: ClassVar[str] = "train.ditto"
-    gives: ClassVar[Facts] = (OWN_MODEL,)
+    gives: ClassVar[Facts] = (TRAINED_MODEL,)
     shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:

@@ -10,7 +10,7 @@ import torch
 from covey.core import Client, Facts, Known, Reply, Stat, Step, Task, gives_of, step
 from covey.settings import Range
 
-Attack = Literal["scale", "flip", "nan"]
+Poison = Literal["scale", "flip", "nan"]
 
 
 @step()
@@ -22,7 +22,7 @@ class Poisoned(Step):
 
     local: Step
     clients: tuple[int, ...]
-    attack: Attack
+    attack: Poison
     factor: Annotated[float, Range(-1e38, 1e38)] = 1000.0  # what a float32 holds
 
     kind: ClassVar[str] = "train.poisoned"

@@ -13,7 +13,7 @@ from covey.arrays import Array
 from covey.core import Key, Reply, Round, Shows, Stat
 from covey.data.types import Dataset
 from covey.parts.steps.latents import representations, watched
-from covey.training.bench import Loss
+from covey.training.bench import LossFunction
 from covey.training.bench.torch_bench import TorchBench
 
 # [classes, 1 + d]: samples behind a prototype, and the prototype
@@ -33,7 +33,7 @@ def prototypes(bench: TorchBench, row: Tensor, x: Tensor, y: Tensor, classes: in
     return torch.cat([counts[:, None], means], 1).float()
 
 
-def towards(bench: TorchBench, common: Tensor | None, pull: float) -> Callable[[Tensor], Loss] | None:
+def towards(bench: TorchBench, common: Tensor | None, pull: float) -> Callable[[Tensor], LossFunction] | None:
     """The objective's loss + pull times the mean squared distance of representations to their class's prototype.
 
     A sample of a class that nobody has told of yet has none.
@@ -42,7 +42,7 @@ def towards(bench: TorchBench, common: Tensor | None, pull: float) -> Callable[[
         return None
     known, means = common[:, 0] > 0, common[:, 1:]
 
-    def loss(x: Tensor) -> Loss:  # noqa: ARG001
+    def loss(x: Tensor) -> LossFunction:  # noqa: ARG001
         seen: dict[str, Tensor] = {}
 
         def of(model: nn.Module, inputs: Tensor, target: Tensor, index: Tensor) -> Tensor:  # noqa: ARG001

@@ -16,10 +16,10 @@ from covey.parts.steps.private import stays_at_home
 from covey.parts.steps.train import Train, best_row
 from covey.training.rows import Layout
 
-OWN_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
+TRAINED_MODEL = Fact("a model of its own at every client", 'set local = "ditto"')
 # The stream of the training before use: that of a round's first evaluation after it, whoever asks for the row.
 ADAPTING = ("measure", "evaluate.adapted", 1)
-SERVED = "served"  # in a client's state at a real site, which takes it out and keeps it as a file
+SERVED_ROW = "served"  # in a client's state at a real site, which takes it out and keeps it as a file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Serving:
     @classmethod
     def of(cls, method: Method) -> Serving:
         """What the method's clients do."""
-        own = OWN_MODEL in gives_of(method.local)
+        own = TRAINED_MODEL in gives_of(method.local)
         return cls(own=own, adapt=None if own else method.adapt)
 
     def work(self, train: int, test: int) -> float:
@@ -69,7 +69,7 @@ def served_row(
         trained = trained_before_use(client, serving.adapt, serving.updates, row, stream)
         row = torch.lerp(row, trained, share)
     if client.live:
-        client.state[SERVED] = {"row": row, "slot": slot, "share": share, "own": serving.own}
+        client.state[SERVED_ROW] = {"row": row, "slot": slot, "share": share, "own": serving.own}
     return slot, row
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from covey.core import Client, Reply
 from covey.errors import UserError
 from covey.parts.steps.train import AroundTraining, Train
-from covey.training.bench import Bench, Loss, Recipe
+from covey.training.bench import Bench, LossFunction, Recipe
 
 
 def check_plain(train: Train, who: str) -> None:
@@ -37,7 +37,7 @@ class PlainTraining(AroundTraining):
 
 
 @dataclass(kw_only=True, eq=False)
-class Batches:
+class LocalBatches:
     """The batches of one local update, and a plain gradient step on any of them from any row."""
 
     bench: Bench
@@ -49,16 +49,21 @@ class Batches:
     losses: list[float] = field(default_factory=list)
 
     @staticmethod
-    def of(train: Train, client: Client) -> Batches:
+    def of(train: Train, client: Client) -> LocalBatches:
         """The batches that `train` would draw for the client in this round."""
         part = train.training_part(client)
         order = train.in_time(train.order(len(part), client.rng), client)
         x, y = part.tensors()
         recipe = replace(train.recipe(client.round, len(train.training_part(client))), prox=0.0)
-        return Batches(bench=client.bench, x=x, y=y, order=order, recipe=recipe, rng=client.rng)
+        return LocalBatches(bench=client.bench, x=x, y=y, order=order, recipe=recipe, rng=client.rng)
 
     def step(
-        self, row: Tensor, batch: np.ndarray, *, linear: Tensor | None = None, loss: Loss | None = None
+        self,
+        row: Tensor,
+        batch: np.ndarray,
+        *,
+        linear: Tensor | None = None,
+        loss: LossFunction | None = None,
     ) -> Tensor:
         """v - lr (gradient at v on the batch + linear); of `loss` in place of the objective's, where one is given."""
         bench, seed = self.bench if loss is None else self.bench.on_torch(), int(self.rng.integers(2**62))

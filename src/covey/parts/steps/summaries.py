@@ -21,7 +21,7 @@ CHUNK = 256  # samples whose features are binned at a time
 BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on it
 
 
-Bins = Annotated[int, Range(2)]
+HistogramBins = Annotated[int, Range(2)]
 
 
 @step()
@@ -57,7 +57,7 @@ class Binned(Step):
     """A histogram with `bins` over the agreed [low, high], `privacy` deciding on the noise."""
 
     privacy: Privacy = Privacy()
-    bins: Bins = 20
+    bins: HistogramBins = 20
     low: float = 0.0
     high: float = 1.0
 

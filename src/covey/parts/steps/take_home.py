@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from covey.core import Client, Fleet, Method, Reply, State, Step, Task, served, step
 from covey.parts.steps.evaluate import Evaluate
-from covey.parts.steps.served import SERVED, Serving, served_row
+from covey.parts.steps.served import SERVED_ROW, Serving, served_row
 
 
 @step()
@@ -27,7 +27,7 @@ class TakeHome(Step):
         _, row = served_row(client, task, self.serving)
         told = Evaluate()(alone(client), Task(models=row[None], slots=(0,))).stats if len(client.test) else {}
         measured = {f"local-test/{name}": float(value) for name, value in told.items()}
-        client.state[SERVED] = {**client.state.get(SERVED, {}), "measured": measured}
+        client.state[SERVED_ROW] = {**client.state.get(SERVED_ROW, {}), "measured": measured}
         return Reply(id=client.id, slot=task.slots[0])
 
     def work(self, train: int, test: int) -> float:

@@ -28,7 +28,7 @@ from covey.settings import (
     validated_in,
 )
 from covey.settings.registry import register
-from covey.training.bench import Fit, Loss, Recipe
+from covey.training.bench import Fit, LossFunction, Recipe
 from covey.training.bench.base import Precision
 from covey.training.bench.optimisers import OPTIMISER, check_optimiser
 
@@ -292,7 +292,7 @@ def local_fit(
     client: Client,
     start: Tensor,
     linear: Tensor | None = None,
-    loss: Callable[[Tensor], Loss] | None = None,
+    loss: Callable[[Tensor], LossFunction] | None = None,
 ) -> Fit:
     """Trains from `start` as the settings say; `linear` is added to every gradient. Keeps momentum and own buffers.
 

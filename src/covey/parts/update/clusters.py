@@ -15,6 +15,7 @@ from torch import Tensor
 
 from covey.core import KNOWN_GROUPS, MODEL_PER_CLIENT, Facts, Key, Reply, Round, Shows, part
 from covey.core.shows import NOTHING, OWN_MODEL, SAME_AS_COVEY
+from covey.parts.serving import Per
 from covey.settings import DecayRate, NotNegative, PartBelowOne
 
 RATE = 0.1  # how fast the adaptive variant changes beta: at most by 10 % a round
@@ -23,7 +24,6 @@ STANDSTILL = 1e-12  # a cluster that moved less than this points nowhere
 
 CorrectionScale = Literal["relative", "absolute"]
 Among = Literal["auto", "groups", "clients", "everybody"]
-Per = Literal["model", "group"]
 
 HISTORY: Key[Tensor] = Key("cfic.h")  # all models' h, one after the other
 BETAS: Key[dict[int, float]] = Key("cfic.beta")

@@ -14,7 +14,7 @@ from torch import Tensor
 from covey.core import NOTHING, Key, Round, Shows, part
 from covey.settings import PartBelowOne, Positive
 
-Rule = Literal["momentum", "adam", "yogi", "adagrad"]
+ServerRule = Literal["momentum", "adam", "yogi", "adagrad"]
 Moments = tuple[Tensor, Tensor]  # m and v
 
 MOMENTS: Key[dict[int, Moments]] = Key("server optimiser")  # by row
@@ -37,7 +37,7 @@ class ServerOptimiser:
         tau: what is added to the square root of the second moment.
     """
 
-    rule: Rule = "adam"
+    rule: ServerRule = "adam"
     lr: Positive | None = None
     beta1: PartBelowOne = 0.9
     beta2: PartBelowOne = 0.99

@@ -20,8 +20,8 @@ from starlette.routing import Route
 from covey.errors import UserError
 from covey.files import strict_json
 from covey.folder.read import read_run
-from covey.report.live.folder import Run, RunsFolder
-from covey.report.live.table import row_of, table_of
+from covey.report.live.folder import RunsFolder, WatchedRun
+from covey.report.live.table import live_table, row_of
 from covey.report.page import STYLE, page, part_of_page
 
 EVERY = 1.0  # seconds between two looks
@@ -36,7 +36,7 @@ KINDS = {
 MOST_COMPARED = 30
 MOST_WAITING = 8  # messages that a listener has not taken
 
-Extra = Mapping[str, tuple[str, Callable[[], str]]]  # path -> type, content
+ExtraPages = Mapping[str, tuple[str, Callable[[], str]]]  # path -> type, content
 
 
 def part(name: str) -> str:
@@ -63,9 +63,9 @@ class Live:
                     self._tell(changed, gone)
             await asyncio.sleep(0.01 if self.folder.more else EVERY)
 
-    def _tell(self, changed: list[Run], gone: list[str]) -> None:
+    def _tell(self, changed: list[WatchedRun], gone: list[str]) -> None:
         before = (self.table["settings"], self.table["metrics"])
-        self.table = table_of(self.folder.runs.values())
+        self.table = live_table(self.folder.runs.values())
         settings, metrics = self.table["settings"], self.table["metrics"]
         if (settings, metrics) != before or gone:
             message: dict[str, Any] = {"all": self.table}
@@ -98,7 +98,7 @@ class Live:
 
         return stream()
 
-    def run(self, name: str) -> Run | None:
+    def run(self, name: str) -> WatchedRun | None:
         return self.folder.runs.get(name)
 
     def report(self, names: tuple[str, ...]) -> str:
@@ -120,7 +120,7 @@ def make_app(
     root: Path,
     *,
     key: str = "",
-    extra: Extra | None = None,
+    extra: ExtraPages | None = None,
     hosts: tuple[str, ...] = HOSTS,
     first: Callable[[], str] = str,
 ) -> Any:

@@ -26,7 +26,7 @@ QUIET = 120.0  # seconds without a word, after which a run counts as stopped whe
 
 
 @dataclass(kw_only=True, eq=False)
-class Run:
+class WatchedRun:
     """One run as the page's table has it."""
 
     id: str
@@ -51,10 +51,10 @@ class RunsFolder:
     def __init__(self, root: Path, clock: Callable[[], float] = time.time) -> None:
         self.root = root
         self.clock = clock
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, WatchedRun] = {}
         self.more = True  # whether something is left to read
 
-    def refresh(self, seconds: float = math.inf) -> tuple[list[Run], list[str]]:
+    def refresh(self, seconds: float = math.inf) -> tuple[list[WatchedRun], list[str]]:
         """Looks at all runs; those that are new or changed, and the names of those that are gone.
 
         What there is to read for the first time and takes longer than so many seconds waits for the next call.
@@ -64,20 +64,20 @@ class RunsFolder:
         for name in gone:
             del self.runs[name]
         locked = locked_inodes()
-        changed: list[Run] = []
+        changed: list[WatchedRun] = []
         self.more = False
         until = time.monotonic() + seconds
         for name, folder in found.items():
             if name not in self.runs and changed and time.monotonic() > until:
                 self.more = True
                 continue
-            run = self.runs.get(name) or self.runs.setdefault(name, Run(id=name, folder=folder))
+            run = self.runs.get(name) or self.runs.setdefault(name, WatchedRun(id=name, folder=folder))
             if self._look(run, locked, until):
                 changed.append(run)
             self.more |= run.following is not None and run.following.behind
         return changed, gone
 
-    def _look(self, run: Run, locked: frozenset[int] | None, until: float) -> bool:
+    def _look(self, run: WatchedRun, locked: frozenset[int] | None, until: float) -> bool:
         """Reads the run again where it changed; one that cannot be read is a row that says why, and no more."""
         stamp = stamps(run.folder)
         if stamp == run.stamp and run.state in ("finished", "damaged"):
@@ -91,7 +91,7 @@ class RunsFolder:
             run.about = self._common(run)
             return True
 
-    def _read(self, run: Run, state: str, stamp: tuple[float, ...], until: float) -> bool:
+    def _read(self, run: WatchedRun, state: str, stamp: tuple[float, ...], until: float) -> bool:
         behind = run.following is not None and run.following.behind
         if stamp == run.stamp and state == run.state and not behind:
             return False
@@ -106,7 +106,7 @@ class RunsFolder:
         check_names(run)
         return True
 
-    def _state(self, run: Run, locked: frozenset[int] | None, stamp: tuple[float, ...]) -> str:
+    def _state(self, run: WatchedRun, locked: frozenset[int] | None, stamp: tuple[float, ...]) -> str:
         end = ended(run.folder) if stamp[1] else ""
         if end == "finished":
             return end
@@ -117,7 +117,7 @@ class RunsFolder:
                 return "stopped"
         return "running" if self.clock() - max(stamp) < QUIET else end or "stopped"
 
-    def _common(self, run: Run) -> dict[str, Any]:
+    def _common(self, run: WatchedRun) -> dict[str, Any]:
         settings = run.settings
         method = str(settings.get("method.name", ""))
         return {
@@ -131,7 +131,7 @@ class RunsFolder:
             "at": run.stamp[0],
         }
 
-    def _of_summary(self, run: Run) -> None:
+    def _of_summary(self, run: WatchedRun) -> None:
         summary = read_summary(run.folder / "summary.json") or Summary()
         run.metrics = dict(summary.last)
         run.about = self._common(run) | {
@@ -143,7 +143,7 @@ class RunsFolder:
             "messages": summary.cost.messages,
         }
 
-    def _of_journal(self, run: Run, until: float) -> None:
+    def _of_journal(self, run: WatchedRun, until: float) -> None:
         follow = run.following = run.following or Following(path=run.folder / "metrics.jsonl")
         follow.catch_up(until)
         run.metrics = dict(follow.last)
@@ -162,7 +162,7 @@ class RunsFolder:
             **({"waits": now.get("waits_for", [])} if now and run.state == "running" else {}),
         }
 
-    def _left(self, run: Run, follow: Following) -> float | None:
+    def _left(self, run: WatchedRun, follow: Following) -> float | None:
         """Seconds to the last round at the pace that was seen, or at that of the whole run so far."""
         todo = whole(run.settings, "rounds") - follow.round
         (first, at), (last, now) = run.seen[0], run.seen[-1]
@@ -215,7 +215,7 @@ def ended(folder: Path) -> str:
     return "finished" if summary.finished else "pruned" if summary.pruned else ""
 
 
-def check_names(run: Run) -> None:
+def check_names(run: WatchedRun) -> None:
     """A name that no metric can have is said of this run, before it is a column of all."""
     try:
         for name in run.metrics:

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from covey.report.live.folder import Run
+from covey.report.live.folder import WatchedRun
 from covey.report.wording import is_share, metric_title
 from covey.training.metrics import higher_is_better
 
 MOST_SETTINGS = 40
 
 
-def table_of(runs: Iterable[Run]) -> dict[str, Any]:
+def live_table(runs: Iterable[WatchedRun]) -> dict[str, Any]:
     """All runs; `settings` and `metrics` are the columns that every row's lists follow."""
     runs = list(runs)
     settings, metrics = varying(runs), measured(runs)
@@ -25,7 +25,7 @@ def table_of(runs: Iterable[Run]) -> dict[str, Any]:
     return {"settings": settings, "metrics": metrics, "about": about, "runs": rows}
 
 
-def row_of(run: Run, settings: list[str], metrics: list[str]) -> dict[str, Any]:
+def row_of(run: WatchedRun, settings: list[str], metrics: list[str]) -> dict[str, Any]:
     """One row; a number that is not finite is null."""
     return run.row() | {
         "s": [run.settings.get(name) for name in settings],
@@ -37,7 +37,7 @@ def short(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
-def varying(runs: list[Run]) -> list[str]:
+def varying(runs: list[WatchedRun]) -> list[str]:
     """The settings in which the runs differ, those of the training and the method first."""
     runs = [
         run for run in runs if run.settings
@@ -56,7 +56,7 @@ def varying(runs: list[Run]) -> list[str]:
     return sorted(known, key=lambda name: (order.get(name.partition(".")[0], 9), name))[:MOST_SETTINGS]
 
 
-def measured(runs: list[Run]) -> list[str]:
+def measured(runs: list[WatchedRun]) -> list[str]:
     """All metrics of any run: accuracies first, losses and spreads last."""
     names = {name for run in runs for name in run.metrics}
     return sorted(

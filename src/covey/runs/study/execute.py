@@ -13,8 +13,8 @@ from covey.report.page import write_report
 from covey.runs.compare import in_one_sentence
 from covey.runs.results import Run, Study
 from covey.runs.run import Interrupted, run_or_resume
-from covey.runs.study.plan import Job, Plan, keep_plan, read_plan
-from covey.runs.study.pool import Outcome, run_jobs
+from covey.runs.study.plan import StudyJob, StudyPlan, keep_plan, read_plan
+from covey.runs.study.pool import JobOutcome, run_jobs
 from covey.runs.study.room import side_by_side
 from covey.terminal import Many
 
@@ -24,13 +24,13 @@ Show = Callable[[int], AbstractContextManager[Many]]  # runs -> what shows sever
 class StudyInterrupted(Interrupted):
     """Ctrl-C: all runs are saved, and the study continues from its folder."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: StudyPlan, folder: Path) -> None:
         super().__init__(folder, 0)
         self.args = (f"interrupted; resume with: covey {plan.kind} --resume {folder}",)
 
 
 def execute(
-    plan: Plan,
+    plan: StudyPlan,
     folder: Path,
     *,
     show: Show,
@@ -46,7 +46,13 @@ def execute(
 
 
 def execute_here(
-    plan: Plan, folder: Path, *, show: Show, say: Callable[[str], None], processes: int | None, page: bool
+    plan: StudyPlan,
+    folder: Path,
+    *,
+    show: Show,
+    say: Callable[[str], None],
+    processes: int | None,
+    page: bool,
 ) -> Study:
     """The same in a folder that nobody else writes to."""
     finished: dict[str, dict[int, Run]] = {}
@@ -60,7 +66,7 @@ def execute_here(
     if finished:
         say(f"{len(left)} of {len(left) + sum(map(len, finished.values()))} runs are left")
 
-    def ended(job: Job, outcome: Outcome) -> None:
+    def ended(job: StudyJob, outcome: JobOutcome) -> None:
         if outcome.failed:
             failed[job.title] = outcome.failed
         elif not outcome.stopped:
@@ -96,23 +102,23 @@ def study_in(folder: Path) -> Study:
     return Study(finished, folder, settings=plan.columns)
 
 
-def is_finished(job: Job) -> bool:
+def is_finished(job: StudyJob) -> bool:
     """Whether this very run lies there, finished."""
     if not (job.folder / "config.toml").exists() or finished_summary(job.folder) is None:
         return False
     return (job.folder / "config.toml").read_text(encoding="utf-8") == job.config.toml()
 
 
-def one_by_one(jobs: list[Job], show: Many, ended: Callable[[Job, Outcome], None]) -> None:
+def one_by_one(jobs: list[StudyJob], show: Many, ended: Callable[[StudyJob, JobOutcome], None]) -> None:
     """In this process, which alone has the objects that a program gave."""
     for job in jobs:
         try:
             watch = show.watcher(job.title)
             run = run_or_resume(job.config, job.folder, watchers=[watch], say=show.say, report=False)
-            outcome = Outcome(last=run.summary.plain()["last"])
+            outcome = JobOutcome(last=run.summary.plain()["last"])
         except Interrupted:
             raise
         except Exception as error:  # the others are worth having, whatever one of them does
-            outcome = Outcome(failed=in_one_sentence(error))
+            outcome = JobOutcome(failed=in_one_sentence(error))
         show.done(job.title, outcome.failed)
         ended(job, outcome)

@@ -9,13 +9,13 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.runs.config import Config, resolve
-from covey.runs.study.plan import Plan
+from covey.runs.study.plan import StudyPlan
 from covey.settings.toml import with_setting
 
 MOST = 10_000  # points
 
 
-def sweep_plan(tables: Mapping[str, Any], over: Sequence[str], seeds: int) -> Plan:
+def sweep_plan(tables: Mapping[str, Any], over: Sequence[str], seeds: int) -> StudyPlan:
     """A study with one label for every combination: `train.lr=0.01 method.mu=1`."""
     axes = [axis(text) for text in over]
     if not axes:
@@ -40,7 +40,7 @@ def sweep_plan(tables: Mapping[str, Any], over: Sequence[str], seeds: int) -> Pl
         label = " ".join(f"{key}={value}" for key, value in zip(names, point, strict=True))
         configs[label] = resolve(here)
         columns[label] = dict(zip(names, point, strict=True))
-    return Plan(kind="sweep", configs=configs, seeds=seeds, columns=columns)
+    return StudyPlan(kind="sweep", configs=configs, seeds=seeds, columns=columns)
 
 
 def axis(text: str) -> tuple[str, list[str]]:

@@ -16,12 +16,12 @@ from covey.runs.compare import in_file_names
 from covey.runs.config import Config, resolve
 from covey.settings.own_code import GIVEN
 
-FILE = "study.json"
+STUDY_FILE = "study.json"
 SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class StudyJob:
     """One run of a study."""
 
     label: str
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StudyPlan:
     """A study: each configuration is run with its seed and the next ones, `seeds` in all.
 
     `columns` are the settings that differ, by label, for a table of a sweep; a comparison has none.
@@ -46,12 +46,12 @@ class Plan:
     seeds: int
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def jobs(self, folder: Path) -> Iterator[Job]:
+    def jobs(self, folder: Path) -> Iterator[StudyJob]:
         """All runs: every label with its first seed, then every label with the next one."""
         for number in range(self.seeds):
             for label, config in self.configs.items():
                 seed = config.top.seed + number
-                yield Job(
+                yield StudyJob(
                     label=label,
                     seed=seed,
                     config=Config(tables={**config.tables, "seed": seed, "name": label}),
@@ -74,9 +74,9 @@ def run_place(folder: Path, label: str, seed: int) -> Path:
     return folder / in_file_names(label) / f"seed-{seed}"
 
 
-def keep_plan(plan: Plan, folder: Path) -> None:
+def keep_plan(plan: StudyPlan, folder: Path) -> None:
     """Writes the plan into its folder, or checks that the folder's own is the same."""
-    if (folder / FILE).exists():
+    if (folder / STUDY_FILE).exists():
         if read_plan(folder).json() != plan.json():
             raise UserError(f"folder {folder} holds a study with other settings; name another folder")
         return
@@ -84,22 +84,24 @@ def keep_plan(plan: Plan, folder: Path) -> None:
         raise UserError(f"folder {folder} is not empty; name a new folder")
     make(folder)
     with storing(folder):
-        write_atomically(folder / FILE, plan.json())
+        write_atomically(folder / STUDY_FILE, plan.json())
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path) -> StudyPlan:
     """The plan of a study's folder; one sentence where there is none."""
     try:
-        raw: dict[str, Any] = read_json(folder / FILE)
+        raw: dict[str, Any] = read_json(folder / STUDY_FILE)
         if raw["schema"] != SCHEMA:
-            raise UserError(f"{folder / FILE} has schema {raw['schema']!r}; this version reads {SCHEMA}")
+            raise UserError(
+                f"{folder / STUDY_FILE} has schema {raw['schema']!r}; this version reads {SCHEMA}"
+            )
         configs = {label: resolve(without_nothing(tables)) for label, tables in raw["runs"].items()}
         seeds, columns = int(raw["seeds"]), dict(raw["columns"])
-        return Plan(kind=str(raw["kind"]), configs=configs, seeds=seeds, columns=columns)
+        return StudyPlan(kind=str(raw["kind"]), configs=configs, seeds=seeds, columns=columns)
     except FileNotFoundError as error:
-        raise UserError(f"{folder} is not the folder of a study: it has no {FILE}") from error
+        raise UserError(f"{folder} is not the folder of a study: it has no {STUDY_FILE}") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / FILE} is damaged: {type(error).__name__}: {error}") from error
+        raise UserError(f"{folder / STUDY_FILE} is damaged: {type(error).__name__}: {error}") from error
 
 
 def without_nothing(tables: Any) -> Any:

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from covey.files import VARIABLE, usable_cores
-from covey.runs.study.plan import Job
+from covey.runs.study.plan import StudyJob
 from covey.terminal import Many
 
-PATIENCE = 60.0  # seconds that interrupted runs have to write their checkpoints
+WORKER_SECONDS = 60.0  # seconds that interrupted runs have to write their checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """How a run ended: with its last numbers, or with what went wrong in one sentence, or it was stopped early.
 
     refused: it failed before its first round, because its settings do not go together.
@@ -39,21 +39,21 @@ class Worker:
     """A process, and the run it makes at present."""
 
     process: subprocess.Popen[str]
-    job: Job | None = None
+    job: StudyJob | None = None
     errors: list[str] = field(default_factory=list)  # the last lines that it printed
 
 
-Ended = Callable[[Job, Outcome], None]
-Extra = Callable[[Job], Mapping[str, Any]]
+Ended = Callable[[StudyJob, JobOutcome], None]
+JobExtras = Callable[[StudyJob], Mapping[str, Any]]
 
 
 def run_jobs(
-    jobs: Iterator[Job],
+    jobs: Iterator[StudyJob],
     *,
     processes: int,
     show: Many,
     ended: Ended,
-    extra: Extra = lambda _: {},
+    extra: JobExtras = lambda _: {},
 ) -> None:
     """Makes all runs, `processes` at a time; the next is taken from `jobs` only when a process is free for it.
 
@@ -74,7 +74,7 @@ def run_jobs(
                 workers.discard(worker)
                 worker.process.wait()
                 if worker.job is not None:
-                    ended(worker.job, Outcome(failed=_death(worker)))
+                    ended(worker.job, JobOutcome(failed=_death(worker)))
                     show.done(worker.job.title, "failed")
                 continue
             job = worker.job
@@ -110,22 +110,22 @@ def run_jobs(
 class _Lookahead:
     """An iterator that knows whether there is more, without taking it before somebody wants it."""
 
-    def __init__(self, jobs: Iterator[Job]) -> None:
+    def __init__(self, jobs: Iterator[StudyJob]) -> None:
         self.jobs, self.next = jobs, None
 
-    next: Job | None
+    next: StudyJob | None
 
     def __bool__(self) -> bool:
         self.next = self.next or next(self.jobs, None)
         return self.next is not None
 
-    def take(self) -> Job:
+    def take(self) -> StudyJob:
         job = self.next or next(self.jobs)
         self.next = None
         return job
 
 
-def _start(events: queue.Queue[tuple[Worker, dict[str, Any] | None]], cores: int, job: Job) -> Worker:
+def _start(events: queue.Queue[tuple[Worker, dict[str, Any] | None]], cores: int, job: StudyJob) -> Worker:
     process = subprocess.Popen(
         [sys.executable, "-m", "covey.runs.study.worker"],
         stdin=subprocess.PIPE,
@@ -157,7 +157,7 @@ def _start(events: queue.Queue[tuple[Worker, dict[str, Any] | None]], cores: int
     return worker
 
 
-def _send(worker: Worker, extra: Extra) -> None:
+def _send(worker: Worker, extra: JobExtras) -> None:
     job = worker.job
     if job is None or worker.process.stdin is None:
         return
@@ -169,10 +169,10 @@ def _send(worker: Worker, extra: Extra) -> None:
         pass  # it has died, which its output will tell
 
 
-def _outcome(message: Mapping[str, Any]) -> Outcome:
+def _outcome(message: Mapping[str, Any]) -> JobOutcome:
     if "done" in message:
-        return Outcome(last={name: value for name, value in message["done"].items() if value is not None})
-    return Outcome(
+        return JobOutcome(last={name: value for name, value in message["done"].items() if value is not None})
+    return JobOutcome(
         failed=message.get("failed", ""),
         refused=message.get("refused", False),
         stopped="interrupted" in message,
@@ -191,7 +191,7 @@ def _interrupt(workers: set[Worker]) -> None:
     """Every run may write its checkpoint."""
     for worker in workers:
         worker.process.send_signal(signal.SIGINT)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WORKER_SECONDS
     for worker in workers:
         try:
             worker.process.wait(timeout=max(0.1, until - time.monotonic()))

@@ -22,19 +22,19 @@ from typing import Any, Literal
 import numpy as np
 
 from covey.folder.place import finished_summary
-from covey.report.seeds import Number, differences, in_words, may_be_equal, ratios, value_of
-from covey.report.table import Column
+from covey.report.seeds import Number, differences, may_be_equal, number_in_words, ratios, value_of
+from covey.report.table import TableColumn
 from covey.runs.config import resolve
 from covey.runs.results import Study
 from covey.runs.study.cells import accuracy_by_kind, read_cell
-from covey.runs.study.plan import Plan
+from covey.runs.study.plan import StudyPlan
 from covey.settings.toml import on_top, read_tables
 
 STORY = Path(__file__).parent / "demo.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class StoryLine:
     """One line of the story."""
 
     idea: str
@@ -54,20 +54,20 @@ class Story:
     """The lines, and the study that they need."""
 
     title: str
-    lines: Sequence[Line]
-    plan: Plan
+    lines: Sequence[StoryLine]
+    plan: StudyPlan
 
 
 def read_story(file: Path = STORY, seeds: int | None = None) -> Story:
     """The story that a file tells."""
     tables = read_tables(file)
-    lines = [Line(**line) for line in tables["line"]]
+    lines = [StoryLine(**line) for line in tables["line"]]
     configs = {}
     for number, line in enumerate(lines, start=1):
         for method in (line.method, line.baseline):
             whole = on_top(tables["base"], line.set, {"method": dict(method)})
             configs[label(number, method)] = resolve(whole)
-    plan = Plan(kind="demo", configs=configs, seeds=seeds or tables["seeds"])
+    plan = StudyPlan(kind="demo", configs=configs, seeds=seeds or tables["seeds"])
     return Story(title=tables["title"], lines=lines, plan=plan)
 
 
@@ -75,7 +75,7 @@ def label(number: int, method: Mapping[str, Any]) -> str:
     return f"{number} {method['name']}"
 
 
-def story_columns(story: Story, done: Study) -> list[Column]:
+def story_columns(story: Story, done: Study) -> list[TableColumn]:
     """The table: idea, fleet, what is compared, the idea's number, the baseline's, and what lies between them."""
     rows = []
     for number, line in enumerate(story.lines, start=1):
@@ -91,7 +91,7 @@ def story_columns(story: Story, done: Study) -> list[Column]:
         rows.append((line.idea, line.fleet, line.what, *words, between(ours, theirs, line)))
     heads = ("idea", "on a fleet of", "measured", "with it", "baseline", "with it, against the baseline")
     return [
-        Column(head=head, cells=tuple(row[place] for row in rows), right=False)
+        TableColumn(head=head, cells=tuple(row[place] for row in rows), right=False)
         for place, head in enumerate(heads)
     ]
 
@@ -101,18 +101,18 @@ def cell(what: str, folder: Path) -> Number:
     return None if summary is None else read_cell(what, summary, folder)
 
 
-def is_share(line: Line) -> bool:
+def is_share(line: StoryLine) -> bool:
     return "accuracy" in line.measure
 
 
-def number_words(numbers: Sequence[Number], line: Line) -> str:
+def number_words(numbers: Sequence[Number], line: StoryLine) -> str:
     """Mean and spread over seeds: shares as percentages."""
     if is_share(line):
-        return in_words([None if n is None else 100 * value_of(n) for n in numbers]) + " %"
-    return in_words(numbers)
+        return number_in_words([None if n is None else 100 * value_of(n) for n in numbers]) + " %"
+    return number_in_words(numbers)
 
 
-def aside(line: Line, folders: Sequence[Path]) -> str:
+def aside(line: StoryLine, folders: Sequence[Path]) -> str:
     """What else the line shows: the mean accuracy of each cluster, or the number that must not suffer."""
     if line.clusters:
         tables = [accuracy_by_kind(folder, "local-test/accuracy") for folder in folders]
@@ -121,21 +121,21 @@ def aside(line: Line, folders: Sequence[Path]) -> str:
         return "\n(" + " ".join(f"{100 * mean:.0f}" for mean in means) + ")"
     if line.beside:
         numbers = [cell(line.beside, folder) for folder in folders]
-        return f"\n(accuracy {in_words([100 * value_of(n) for n in numbers if n is not None])} %)"
+        return f"\n(accuracy {number_in_words([100 * value_of(n) for n in numbers if n is not None])} %)"
     return ""
 
 
-def between(ours: Sequence[Number], theirs: Sequence[Number], line: Line) -> str:
+def between(ours: Sequence[Number], theirs: Sequence[Number], line: StoryLine) -> str:
     """The difference in points, or the ratio of costs, seed by seed with its 95 % interval."""
     if len(ours) != len(theirs) or not ours:
         return "not all runs came to their end"
     if line.better == "lower":
         found = ratios(ours, theirs)
-        words = f"{in_words(found, 'ratio')} of it"
+        words = f"{number_in_words(found, 'ratio')} of it"
         gaps = [math.log(n) for n in found if isinstance(n, float)]
     else:
         found = [None if n is None else 100 * value_of(n) for n in differences(ours, theirs)]
-        words = f"{in_words(found, 'difference')} points"
+        words = f"{number_in_words(found, 'difference')} points"
         gaps = [n for n in found if isinstance(n, float)]
     alike = len(gaps) == len(found) > 1 and may_be_equal(np.array(gaps), np.zeros(len(gaps)))
     return words + ("\nnot significant" if alike else "")

@@ -15,8 +15,8 @@ from covey.runs.compare import in_file_names, with_method
 from covey.runs.config import Config, resolve
 from covey.runs.results import Study
 from covey.runs.study.execute import Show, StudyInterrupted, execute
-from covey.runs.study.plan import Job, Plan
-from covey.runs.study.pool import Outcome, run_jobs
+from covey.runs.study.plan import StudyJob, StudyPlan
+from covey.runs.study.pool import JobOutcome, run_jobs
 from covey.runs.study.room import side_by_side
 from covey.runs.study.space import Knob, space_of, with_values
 from covey.runs.study.trials import (
@@ -151,10 +151,10 @@ def all_trials(
     races = [begin(tuning, method, folder, metric) for method in tuning.methods]
     queue = Trials(races=races, each=tuning.trials, folder=folder)
 
-    def ended(job: Job, outcome: Outcome) -> None:
+    def ended(job: StudyJob, outcome: JobOutcome) -> None:
         tell(queue.of_job[job.title], job, outcome, metric)
 
-    def extra(job: Job) -> Mapping[str, Any]:
+    def extra(job: StudyJob) -> Mapping[str, Any]:
         race = queue.of_job[job.title]
         trial = race.asked[job.title]._trial_id
         told = {"storage": storage_of(folder), "study": race.method, "trial": trial, "metric": metric}
@@ -188,10 +188,10 @@ class Trials:
     folder: Path
     of_job: dict[str, Race] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[StudyJob]:
         return self
 
-    def __next__(self) -> Job:
+    def __next__(self) -> StudyJob:
         had = [decided(race.study) + len(race.asked) for race in self.races]
         fewest = min(had)
         if fewest >= self.each:
@@ -231,7 +231,7 @@ def value_in(config: Config, key: str) -> Any:
     return value
 
 
-def ask(race: Race, folder: Path) -> Job:
+def ask(race: Race, folder: Path) -> StudyJob:
     """The next trial as a run; settings that do not go together cost no trial, and others are drawn in their place."""
     while True:
         trial = race.study.ask()
@@ -243,7 +243,7 @@ def ask(race: Race, folder: Path) -> Job:
         except UserError as error:
             refuse(race, trial, str(error))
             continue
-        job = Job(
+        job = StudyJob(
             label=f"{race.method} {place}",
             seed=config.top.seed,
             config=config,
@@ -264,7 +264,7 @@ def refuse(race: Race, trial: Any, why: str) -> None:
         )
 
 
-def tell(race: Race, job: Job, outcome: Outcome, metric: str) -> None:
+def tell(race: Race, job: StudyJob, outcome: JobOutcome, metric: str) -> None:
     """How the trial ended."""
     states = optuna().trial.TrialState
     trial = race.asked.pop(job.title)
@@ -323,5 +323,5 @@ def on_test_data(
     """Defaults and best settings on all training data, measured on test data for the first time."""
     say(f"{one.method}: defaults and tuned settings on test data")
     configs = {"defaults": tuning.default(one.method), "tuned": one.best}
-    plan = Plan(kind="tune", configs=configs, seeds=tuning.test_seeds)
+    plan = StudyPlan(kind="tune", configs=configs, seeds=tuning.test_seeds)
     return execute(plan, folder / in_file_names(one.method) / "test", show=show, say=say, processes=processes)

@@ -24,7 +24,7 @@ from covey.runs.run import Interrupted, run_or_resume
 from covey.runs.study.plan import without_nothing
 from covey.terminal import main_numbers
 
-Tell = Callable[[dict[str, Any]], None]
+TellParent = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def _listen(lines: TextIO, jobs: queue.Queue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
-def do(job: dict[str, Any], tell: Tell) -> None:
+def do(job: dict[str, Any], tell: TellParent) -> None:
     """One run, and how it ended."""
     begun = False
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from covey.training.bench.torch_bench import TorchBench
 
 # The loss of a batch in a method's own words: the model, inputs, targets, and which samples these are.
-Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
+LossFunction = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 
 
 @contextmanager
@@ -73,7 +73,7 @@ class More(TypedDict, total=False):
     seed: Required[int]  # of dropout
     linear: Tensor | None  # added to every gradient
     velocity: Tensor | None  # momentum to begin with
-    loss_of: Loss | None  # in place of the objective's loss; PyTorch only
+    loss_of: LossFunction | None  # in place of the objective's loss; PyTorch only
     seconds: float | None  # after which no further step begins; PyTorch only
 
 

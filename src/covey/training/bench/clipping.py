@@ -34,7 +34,7 @@ class Clipping:
         return np.minimum(1.0, self.clip / (lengths + TINY))
 
 
-def library() -> Any:
+def opacus_library() -> Any:
     """The package `opacus`, or one sentence on how to get it."""
     try:
         import opacus
@@ -48,7 +48,7 @@ def library() -> Any:
 
 def check_model(model: nn.Module) -> None:
     """Layers that mix samples have no gradient of one sample."""
-    library()
+    opacus_library()
     from opacus.validators import ModuleValidator
 
     if errors := ModuleValidator.validate(model, strict=False):
@@ -59,14 +59,14 @@ class ClippedSums:
     """Sums of clipped gradients of a model, as Opacus makes them; the model is left with Opacus' hooks in it."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.private = library().GradSampleModule(model, loss_reduction="sum", strict=False)
+        self.private = opacus_library().GradSampleModule(model, loss_reduction="sum", strict=False)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
 
     def __call__(self, goal: Any, x: Tensor, target: Tensor, clip: float) -> Tensor:
         """sum of min(1, clip / ||g_i||) g_i over the samples, one flat row."""
         if not len(x):
             return torch.zeros(sum(p.numel() for p in self.parameters), device=x.device)
-        optimiser = library().optimizers.DPOptimizer(
+        optimiser = opacus_library().optimizers.DPOptimizer(
             torch.optim.SGD(self.parameters, lr=1.0),
             noise_multiplier=0.0,
             max_grad_norm=clip,
@@ -83,6 +83,6 @@ class ClippedSums:
         return total
 
 
-def drawn(samples: int, rate: float, rng: np.random.Generator, steps: int) -> Sequence[np.ndarray]:
+def poisson_batches(samples: int, rate: float, rng: np.random.Generator, steps: int) -> Sequence[np.ndarray]:
     """Batches of a Poisson sample: every sample by itself, with one probability."""
     return [np.flatnonzero(rng.random(samples) < rate) for _ in range(steps)]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.training.bench.base import Batches, Fit, FitCohort, Loss, More, Precision, Recipe
+from covey.training.bench.base import Batches, Fit, FitCohort, LossFunction, More, Precision, Recipe
 from covey.training.bench.clipping import ClippedSums, Clipping, check_model
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
 from covey.training.bench.optimisers import rule_for
@@ -171,7 +171,7 @@ class TorchBench:
         )
 
     def _gradients(
-        self, batches: Batches, x: Tensor, target: Tensor, precision: Precision, loss_of: Loss | None
+        self, batches: Batches, x: Tensor, target: Tensor, precision: Precision, loss_of: LossFunction | None
     ) -> list[Tensor]:
         """Adds to the gradient that of the mean over all samples of the batches, and gives each batch's loss."""
         losses, samples = [], sum(len(batch) for batch in batches)

@@ -22,7 +22,11 @@ from covey.training.adapters import adapted
 from covey.training.frozen import train_only
 
 TRAINED = 4  # times the parameters: the model, its gradients, the row it started from and the reply
-GIVEN = ("input_shape", "outputs", "shape")  # what the program fills in; all else are the user's settings
+MODEL_SHAPES = (
+    "input_shape",
+    "outputs",
+    "shape",
+)  # what the program fills in; all else are the user's settings
 
 
 def build(
@@ -85,9 +89,9 @@ def _built(
     if isinstance(builder, nn.Module):
         return copy.deepcopy(builder)
     accepted = inspect.signature(builder).parameters
-    unknown = [key for key in settings if key not in accepted or key in GIVEN]
+    unknown = [key for key in settings if key not in accepted or key in MODEL_SHAPES]
     if unknown:
-        known = ", ".join(key for key in accepted if key not in GIVEN) or "none"
+        known = ", ".join(key for key in accepted if key not in MODEL_SHAPES) or "none"
         raise UserError(f"model {name!r} has no setting {unknown[0]!r} (its settings: {known})")
     wanted = {"input_shape": shape, "shape": shape, "outputs": outputs}
     given = {key: value for key, value in wanted.items() if key in accepted}

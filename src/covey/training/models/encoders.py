@@ -24,7 +24,7 @@ from covey.errors import UserError
 from covey.settings.registry import register
 from covey.training.models import build
 from covey.training.objective import Objective, Reconstruction
-from covey.training.rows import Layout, Maker, made_as
+from covey.training.rows import Layout, ModelMaker, made_as
 
 ENCODE_BATCH = 1000  # samples encoded together; fixed, so that codes do not depend on who asks
 FORMAT = "covey-encoder-1"
@@ -79,7 +79,7 @@ def autoencoder(
     whole = nn.Sequential(parts)
     settings = {"mean": scale.mean, "std": scale.std} if scale is not None else {}
     name = suited(shape) if name == "auto" else name
-    return made_as(whole, Maker(name="autoencoder", settings={"network": name, **settings}))
+    return made_as(whole, ModelMaker(name="autoencoder", settings={"network": name, **settings}))
 
 
 @register("model of a method", "autoencoder")
@@ -115,7 +115,7 @@ def _skeleton(
     return model, Layout.of(model)
 
 
-def encode(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
+def encoded_rows(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
     """The flat codes of `x` under the encoder whose weights are `row`, [samples, d]."""
     if not is_picture(tuple(x.shape[1:])) and not row.numel():
         return x.flatten(1)

@@ -20,7 +20,7 @@ PAD = 0  # the token behind the end of a text that is shorter than others
 Vocabulary = Annotated[int, Range(0, 1_000_000)]
 
 
-class Table(nn.Embedding):
+class TokenTable(nn.Embedding):
     """A vector per token or place, small at first, as transformers have it."""
 
     def reset_parameters(self) -> None:
@@ -32,8 +32,8 @@ class Tokens(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, places: int = 0) -> None:
         super().__init__()
-        self.tokens = Table(vocabulary, width)
-        self.places = Table(places, width) if places else None
+        self.tokens = TokenTable(vocabulary, width)
+        self.places = TokenTable(places, width) if places else None
 
     def forward(self, x: Tensor) -> Tensor:
         vectors: Tensor = self.tokens(x)
@@ -46,7 +46,7 @@ class Measurements(nn.Module):
     def __init__(self, channels: int, width: int, places: int = 0) -> None:
         super().__init__()
         self.inside = nn.Linear(channels, width)
-        self.places = Table(places, width) if places else None
+        self.places = TokenTable(places, width) if places else None
 
     def forward(self, x: Tensor) -> Tensor:
         vectors: Tensor = self.inside(x.flatten(1, -2).transpose(1, 2))

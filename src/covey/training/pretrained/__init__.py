@@ -108,17 +108,17 @@ def align(network: nn.Module) -> None:
         tensor.data = tensor.data.clone()
 
 
-def as_sent(setting: Any) -> Any:
+def encoder_as_sent(setting: Any) -> Any:
     """The setting as a site is told it: names of what it has installed, and no path of this machine."""
     name, own = (setting, {}) if isinstance(setting, str) else (setting["name"], dict(setting))
     own.pop("name", None)
-    change = getattr(ENCODERS.find(name), "as_sent", None)
+    change = getattr(ENCODERS.find(name), "encoder_as_sent", None)
     return {"name": bare_name(name), **(own if change is None else change(**own))}
 
 
-def cache_folder() -> Path:
+def weights_folder() -> Path:
     """Where features and converted weights are kept: COVEY_CACHE, or ~/.cache/covey."""
     return Path(os.environ.get("COVEY_CACHE") or Path.home() / ".cache" / "covey")
 
 
-__all__ = ["BARE", "ENCODER", "Encoder", "align", "as_sent", "cache_folder", "encoder_of"]
+__all__ = ["BARE", "ENCODER", "Encoder", "align", "encoder_as_sent", "encoder_of", "weights_folder"]

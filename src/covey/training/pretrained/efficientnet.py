@@ -15,7 +15,7 @@ from covey.files import write_atomically
 from covey.settings.ranges import Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated_in
-from covey.training.pretrained import BARE, Encoder, cache_folder
+from covey.training.pretrained import BARE, Encoder, weights_folder
 
 FILE = "efficientnet-lite0.safetensors"
 
@@ -60,7 +60,7 @@ def efficientnet_lite0(*, side: Annotated[int, Range(32, 512)] = 224) -> Encoder
 
 def converted(source: Path) -> dict[str, Tensor]:
     """The weights as safetensors, made once of the package's file, which is read as numbers and never as code."""
-    path = cache_folder() / "encoders" / FILE
+    path = weights_folder() / "encoders" / FILE
     try:
         return safetensors.torch.load(path.read_bytes())
     except (OSError, safetensors.SafetensorError):

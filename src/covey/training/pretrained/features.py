@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.data.types import EncodedFrom, Federation, Samples, Share
+from covey.data.types import ClientShare, EncodedFrom, Federation, Samples
 from covey.errors import UserError
 from covey.training.bench.base import one_thread
-from covey.training.pretrained import Encoder, cache_folder, encoder_of
+from covey.training.pretrained import Encoder, encoder_of, weights_folder
 
 TOGETHER = 64  # pictures between two writes: what an interrupt may cost
 SAY_FROM = 200  # new pictures that are worth a line
@@ -27,7 +27,7 @@ class FeatureStore:
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
         self.encoder = encoder
-        place = (folder or cache_folder()) / "features"
+        place = (folder or weights_folder()) / "features"
         place.mkdir(parents=True, exist_ok=True)
         self.path = place / f"{encoder.digest}.sqlite"
         with self._open() as file:
@@ -105,7 +105,7 @@ def encoded(
     )
     parts = [Samples(made, place) for place in places]
     shares = tuple(
-        Share(parts[2 * number], parts[2 * number + 1], share.cluster, share.name)
+        ClientShare(parts[2 * number], parts[2 * number + 1], share.cluster, share.name)
         for number, share in enumerate(federation.shares)
     )
     return Federation(made, shares, parts[-1], federation.left_out)

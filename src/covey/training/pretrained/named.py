@@ -22,13 +22,13 @@ from covey.errors import UserError
 from covey.settings.ranges import Range
 from covey.settings.registry import register
 from covey.settings.signatures import validated_in
-from covey.training.pretrained import BARE, Encoder, cache_folder
+from covey.training.pretrained import BARE, Encoder, weights_folder
 
 Side = Annotated[int, Range(8, 1024)]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-class Pooled(nn.Module):
+class PooledFeatures(nn.Module):
     """A transformer or convolutional network of Hugging Face: its pooled output, or the mean over places."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -63,7 +63,7 @@ def huggingface(
     """
     network, told = network_of("AutoModel", path, config, "data.encoder")
     mean, std = tuple(told.get("image_mean", mean)), tuple(told.get("image_std", std))
-    return Encoder(network=Pooled(network), side=side, channels=3, mean=mean, std=std)
+    return Encoder(network=PooledFeatures(network), side=side, channels=3, mean=mean, std=std)
 
 
 def network_of(
@@ -247,7 +247,7 @@ def onnx(
         mean: by which pixels of 0 to 1 are standardised.
         std: the same.
     """
-    folder = cache_folder() / "encoders"
+    folder = weights_folder() / "encoders"
     files = [Path(path)] if path else sorted(folder.glob("*.onnx"))
     for file in files:
         if not file.is_file():
