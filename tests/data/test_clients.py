@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import covey
+from covey.data.clients import as_dataset
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.runs.config import federation_of, resolve
@@ -229,3 +230,14 @@ def test_the_real_partitioners_of_flwr_datasets() -> None:
 def test_what_only_looks_like_it_is_refused() -> None:
     with pytest.raises(UserError, match="data is a SimpleNamespace"):
         federation(SimpleNamespace(a=1))
+
+
+def test_batches_may_have_names_as_hugging_faces_have() -> None:
+    x, y = torch.rand(10, 3), torch.arange(10) % 2
+    rows = [{"img": a, "label": b} for a, b in zip(x, y, strict=True)]
+    found = as_dataset(DataLoader(rows, batch_size=4))  # type: ignore[arg-type]
+    assert torch.equal(found.x, x)
+    assert torch.equal(found.y, y)
+    three = [{"a": a, "b": a, "label": b} for a, b in zip(x, y, strict=True)]
+    with pytest.raises(UserError, match="batches have a, b, label"):
+        as_dataset(DataLoader(three, batch_size=4))  # type: ignore[arg-type]

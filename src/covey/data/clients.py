@@ -24,6 +24,7 @@ from covey.settings.ranges import Part
 from covey.settings.signatures import validated
 
 SPLITS = frozenset({"train", "test", "validation", "valid", "val", "dev"})
+LABELS = ("label", "labels", "y", "target", "fine_label")  # what a loader's batches call them
 OTHERS = "nobody's"  # the group of test samples that belong to no client
 KNOWN = "a (x, y) pair, a torch Dataset or DataLoader, a data frame, a Hugging Face Dataset, or one of these per client"
 
@@ -228,7 +229,7 @@ def _pair(part: Any, label: str | None, inputs: str | None, whose: str) -> _Pair
         return _Pair(x, y, names)
     try:
         if isinstance(part, DataLoader):
-            batches = [(batch[0], batch[1]) for batch in part]
+            batches = [_two(batch) for batch in part]
             return _Pair(
                 torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches]), _names(part.dataset)
             )
@@ -241,6 +242,16 @@ def _pair(part: Any, label: str | None, inputs: str | None, whose: str) -> _Pair
     except (TypeError, IndexError, RuntimeError) as error:
         raise UserError(f"{whose}: the items must be (input, label) pairs of equal shape: {error}") from error
     raise UserError(f"{whose} is a {type(part).__name__}; allowed: {KNOWN}")
+
+
+def _two(batch: Any) -> tuple[Any, Any]:
+    """Inputs and labels of a loader's batch: a pair, or one of two names of which one is a label's."""
+    if not isinstance(batch, Mapping):
+        return batch[0], batch[1]
+    labels = [name for name in batch if name in LABELS]
+    if len(batch) != 2 or len(labels) != 1:
+        raise TypeError(f"batches have {', '.join(map(str, batch))}")
+    return next(batch[name] for name in batch if name not in LABELS), batch[labels[0]]
 
 
 def _names(dataset: Any) -> tuple[str, ...] | None:
