@@ -10,13 +10,11 @@ from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
-from covey.training.models import build
 
 
 def local(workload: Workload, engine: Engine) -> Callable[[int], None]:
     """FedAvg on the local engine."""
-    model = build(workload.model, input_shape=(1, 28, 28), outputs=10)
-    fleet = LocalFleet(workload.federation(), model, engine=engine)
+    fleet = LocalFleet(workload.federation(), workload.network(), engine=engine)
     method = fedavg(
         Train(lr=workload.lr, batch=workload.batch, epochs=1), per_round=workload.per_round, weighting="equal"
     )

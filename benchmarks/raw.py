@@ -6,6 +6,7 @@ python -m benchmarks.raw whole 50
 from __future__ import annotations
 
 import multiprocessing as mp
+import os
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import wait
@@ -16,19 +17,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.workloads import EVERY, Workload
-from covey.training.models import build
 
+DEVICE = os.environ.get("COVEY_BENCH_DEVICE", "cpu")  # where raw loops and other simulators train
 State = dict[str, Tensor]
 Data = list[tuple[Tensor, Tensor]]
 
 
 def data_of(workload: Workload) -> Data:
     """Every client's data, ready in memory."""
-    return [share.train.tensors() for share in workload.federation().shares]
+    shares = workload.federation().shares
+    return [(x.to(DEVICE), y.to(DEVICE)) for x, y in (share.train.tensors() for share in shares)]
 
 
 def model_of(workload: Workload) -> nn.Module:
-    return build(workload.model, input_shape=(1, 28, 28), outputs=10)
+    return workload.network().to(DEVICE)
 
 
 def train(model: nn.Module, start: State, x: Tensor, y: Tensor, workload: Workload, seed: int) -> State:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TORCH = "torch==2.13.0"  # first and by its exact version: any other spec may pull the GPU build
 # of every process that is measured, ours and theirs: a second one spins between batches
 ONE_THREAD = "OMP_NUM_THREADS=1"
-WORKLOADS_NEED = ("numpy", "scipy", "psutil", "platformdirs")
+WORKLOADS_NEED = ("numpy", "scipy", "psutil", "platformdirs", "lazy_loader", "safetensors", "rich")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ def main() -> None:
             num_supernodes=workload.clients,
             backend_config={
                 "init_args": {"num_cpus": 2},
-                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                "client_resources": {"num_cpus": 1, "num_gpus": 0.5 if raw.DEVICE != "cpu" else 0.0},
             },
         )
     except Exception as error:  # the server's thread would wait for ever

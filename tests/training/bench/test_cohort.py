@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from covey.parts.steps import Train
 from covey.training.bench import Fit, Recipe, cohort
 from covey.training.bench.cohort import Stacking, at_once
 from covey.training.bench.torch_bench import TorchBench
+from covey.training.models import build
 from covey.training.objective import Classification
+from covey.training.rows import read_row
 from tests.fleet.test_local import TRAIN, run_rounds, small_federation
 
 FULL = Recipe(lr=0.1, momentum=0.9, weight_decay=0.01, prox=0.1, clip=1.0)
@@ -109,6 +112,28 @@ def test_what_the_device_is_asked_grows_with_chunks_and_not_with_clients(
     assert min(few[name] for name in COMPUTING) > 0
     monkeypatch.setattr(cohort, "at_once", lambda *_: 20)
     assert [operations(bench(), 40)[name] for name in COMPUTING] == [2 * few[name] for name in COMPUTING]
+
+
+@pytest.mark.parametrize("adapter", [None, {"name": "lora", "rank": 2}], ids=["whole", "LoRA"])
+def test_transformers_are_stacked_attention_and_all(adapter: dict[str, Any] | None) -> None:
+    model = build("vit", input_shape=(1, 8, 8), outputs=4, width=8, depth=1, heads=2, adapter=adapter, seed=1)
+    made, start = TorchBench(model, Classification()), read_row(model)
+    fit = made.cohort(Recipe(lr=0.1))
+    assert fit is not None
+
+    def counted(count: int) -> tuple[Counter[str], list[Fit]]:
+        _, data, batches = clients(count)
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            found = fit([start] * count, data, batches)
+        return Counter({event.key: event.count for event in seen.key_averages()}), found
+
+    (few, _), (many, trained) = counted(5), counted(10)
+    assert many["aten::bmm"] == few["aten::bmm"] > 0
+    assert not any("flash" in name for name in many)  # which cannot be stacked and would run client by client
+    _, data, batches = clients(10)
+    assert_alike(
+        trained, [made.fit(start, *data[i], batches[i], Recipe(lr=0.1), seed=0) for i in range(10)], 1e-5
+    )
 
 
 def test_nobody_waits_for_a_single_client_and_a_chunk_is_sent_in_five_copies(

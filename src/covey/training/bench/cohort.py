@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from covey.training.bench.base import Batches, Fit, Recipe
 from covey.training.rows import activations
@@ -72,7 +73,9 @@ def gradients_of(bench: TorchBench) -> Gradients:
     def loss(flat: Tensor, x: Tensor, y: Tensor, counts: Tensor) -> Tensor:
         parts = torch.split(flat, sizes)
         tensors = {n: part.view(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}
-        with torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.stacking.mixed):
+        # fused attention cannot be stacked: it would run client by client
+        plain = sdpa_kernel(SDPBackend.MATH)
+        with plain, torch.autocast(bench.device.type, dtype=torch.bfloat16, enabled=bench.stacking.mixed):
             outputs = functional_call(bench.model, tensors, (x,))
         each = bench.objective.scores(outputs.float(), y)["loss"]
         return (each * counts).sum() / counts.sum().clamp(min=1)
