@@ -73,11 +73,12 @@ class Gain:
 class Advice:
     """What `covey.advise` says: print it for its sentences.
 
-    heterogeneity: how the clients differ, with intervals.
-    method: the method to use, or the first to try.
-    other: the second to try, where what is known cannot tell the two apart; else None.
-    gains: of these two and of each client alone, over FedAvg; empty where no known fleet is similar.
-    similar: known fleets and how similar they are (1: the same), most similar first.
+    Args:
+        heterogeneity: how the clients differ, with intervals.
+        method: the method to use, or the first to try.
+        other: the second to try, where what is known cannot tell the two apart; else None.
+        gains: of these two and of each client alone, over FedAvg; empty where no known fleet is similar.
+        similar: known fleets and how similar they are (1: the same), most similar first.
     """
 
     heterogeneity: Heterogeneity
