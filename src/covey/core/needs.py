@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from covey.errors import RunError, UserError
 
@@ -70,13 +70,20 @@ class OwnModel(NamedTuple):
     rounds: Callable[[Mapping[str, Any]], int]
 
 
+@runtime_checkable
+class GrowsOwnModel(Protocol):
+    """A method's maker that takes no other model than one of its own."""
+
+    own_model: OwnModel
+
+
 def own_model(
     model: Callable[[Mapping[str, Any]], dict[str, Any]], rounds: Callable[[Mapping[str, Any]], int]
 ) -> Callable[[F], F]:
     """Says of a method's maker that it takes no other model than this one."""
 
     def mark(maker: F) -> F:
-        maker.own_model = OwnModel(model, rounds)  # type: ignore[attr-defined]
+        cast(GrowsOwnModel, maker).own_model = OwnModel(model, rounds)
         return maker
 
     return mark
@@ -84,8 +91,7 @@ def own_model(
 
 def own_model_of(maker: object) -> OwnModel | None:
     """The model that the method grows; None where it trains any."""
-    found = getattr(maker, "own_model", None)
-    return found if isinstance(found, OwnModel) else None
+    return maker.own_model if isinstance(maker, GrowsOwnModel) else None
 
 
 def needs_of(part: object) -> Facts:

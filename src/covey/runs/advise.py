@@ -79,6 +79,11 @@ class Advice:
         other: the second to try, where what is known cannot tell the two apart; else None.
         gains: of these two and of each client alone, over FedAvg; empty where no known fleet is similar.
         similar: known fleets and how similar they are (1: the same), most similar first.
+
+    Examples:
+        >>> advice = covey.advise("digits", clients=12, partition={"name": "dir-class", "alpha": 0.3})
+        >>> len(advice.sentences()) > 1
+        True
     """
 
     heterogeneity: Heterogeneity

@@ -51,6 +51,7 @@ from covey.settings.registry import Registry
 from covey.settings.signatures import Setting, checked, settings_of, unknown
 from covey.settings.toml import check_tables, named_tables, plain_tables, shown, with_full_names
 from covey.training.models import build
+from covey.training.models.trees import Grown
 from covey.training.objective import objective_named
 from covey.training.pretrained.features import encoded
 
@@ -348,7 +349,7 @@ def _model_table(given: Mapping[str, Any], method: Mapping[str, Any], dataset: s
     own = own_model_of(METHODS.find(method["name"]))
     if own is None:
         named = {**given, "name": USUAL_MODEL.get(dataset, "mlp")} if usual else dict(given)
-        if isinstance(named["name"], str) and not getattr(MODELS.get(named["name"]), "by_gradients", True):
+        if isinstance(named["name"], str) and isinstance(MODELS.get(named["name"]), Grown):
             raise UserError(
                 f"model.name is {named['name']!r}, which method {bare_name(method['name'])} cannot train; trees are "
                 "grown by boosting, boosting-personal and bagging"

@@ -17,7 +17,17 @@ import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, dataclass_transform
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    runtime_checkable,
+)
 
 from covey.errors import UserError
 from covey.settings.spelling import spelled
@@ -95,8 +105,9 @@ def description(maker: Callable[..., Any]) -> list[str]:
 def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
     """The lines about the settings: the block `Args:` of the docstring, and of those that it is made of (`takes`)."""
     found: dict[str, str] = {}
-    for part in getattr(maker, "takes", ()):
-        found |= picked(about_settings(part), maker)
+    if isinstance(maker, TakesParts):
+        for part in maker.takes:
+            found |= picked(about_settings(part), maker)
     for each in reversed(inspect.getmro(maker)) if inspect.isclass(maker) else [maker]:
         block = inspect.cleandoc(each.__doc__ or "").partition("\n\nArgs:\n")[2].partition("\n\n")[0]
         found |= {
@@ -104,6 +115,20 @@ def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
             for name, line in re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", block, flags=re.M)
         }
     return found
+
+
+@runtime_checkable
+class TakesParts(Protocol):
+    """A function whose settings are those of these parts, too, as its signature says."""
+
+    takes: Sequence[Callable[..., Any]]
+    __signature__: inspect.Signature
+
+
+class ChecksSettings(Protocol):
+    """A function that has been made to check its settings."""
+
+    checks_settings: bool
 
 
 def takes(*parts: Callable[..., Any], without: Collection[str] = ()) -> Callable[[Maker], Maker]:
@@ -122,8 +147,9 @@ def takes(*parts: Callable[..., Any], without: Collection[str] = ()) -> Callable
                 own.setdefault(name, inspect.Parameter(name, kind, default=default, annotation=setting.type))
         typed = {name: p.annotation for name, p in own.items()}
         maker.__annotations__ = {**typed, "return": maker.__annotations__["return"]}
-        maker.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
-        maker.takes = parts  # type: ignore[attr-defined]
+        extended_maker = cast(TakesParts, maker)
+        extended_maker.__signature__ = signature.replace(parameters=list(own.values()))
+        extended_maker.takes = parts
         return maker
 
     return extended
@@ -210,11 +236,11 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
         checked(table, settings, {name: value for name, value in given.items() if name in settings})
         return called(*args, **kwargs)
 
-    checking.checks_settings = True  # type: ignore[attr-defined]
+    cast(ChecksSettings, checking).checks_settings = True
     if inspect.isclass(maker):
         maker.__init__ = checking  # type: ignore[method-assign]
         return maker
-    return typing.cast(Maker, checking)
+    return cast(Maker, checking)
 
 
 def _bound(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -176,13 +176,19 @@ class ModelMaker(NamedTuple):
     settings: Mapping[str, Any]
 
 
+@runtime_checkable
+class MadeAs(Protocol):
+    """A model with a note of how it was made."""
+
+    covey_maker: ModelMaker
+
+
 def made_as(model: Network, maker: ModelMaker) -> Network:
     """The model, with a note of how it was made."""
-    model.covey_maker = maker  # type: ignore[assignment]
+    cast(MadeAs, model).covey_maker = maker
     return model
 
 
 def maker_of(model: nn.Module) -> ModelMaker | None:
     """How the model was made, if that was noted."""
-    maker = getattr(model, "covey_maker", None)
-    return maker if isinstance(maker, ModelMaker) else None
+    return model.covey_maker if isinstance(model, MadeAs) else None

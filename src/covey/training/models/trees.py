@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -71,9 +71,16 @@ def _of_node(table: Tensor, node: Tensor) -> Tensor:
     return table.expand(node.shape[0], -1, -1).gather(2, node[:, :, None])[:, :, 0]
 
 
+@runtime_checkable
+class Grown(Protocol):
+    """A model's maker of which local training makes nothing: only methods that grow it can be used."""
+
+    grown: bool
+
+
 def grown_not_trained(model: F) -> F:
-    """Says of a model that local training makes nothing of it: only methods that grow it can be used."""
-    model.by_gradients = False  # type: ignore[attr-defined]
+    """Says so of a model's maker."""
+    cast(Grown, model).grown = True
     return model
 
 
