@@ -12,4 +12,5 @@ if ! podman image exists "$base"; then
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' bookworm - |
         podman import --change 'CMD ["python3"]' - "$base"
 fi
-podman build --format docker --file "$here/containers/Containerfile" --build-arg BASE="$base" --tag "$tag" "$@" "$here"
+# Limits that every machine can grant: podman's own are higher than some may set.
+podman build --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 --format docker --file "$here/containers/Containerfile" --build-arg BASE="$base" --tag "$tag" "$@" "$here"

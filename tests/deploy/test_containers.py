@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -74,6 +76,20 @@ def test_the_image_is_small_pinned_and_not_root() -> None:
     for run in of("RUN"):
         assert "curl" not in run
         assert run.count("pip install") == run.count("pip install --no-cache-dir")
+
+
+@pytest.mark.slow
+def test_the_recipe_builds_an_image_that_runs() -> None:
+    """Options for machines with an index of their own: PODMAN_BUILD="--network host --volume /etc/pip.conf:..."."""
+    if not (shutil.which("podman") and shutil.which("mmdebstrap")):
+        pytest.skip("it needs podman and mmdebstrap")
+    options = shlex.split(os.environ.get("PODMAN_BUILD", ""))
+    subprocess.run(["sh", str(PLACE / "build.sh"), "covey:try", *options], check=True, timeout=3600)
+    limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096", "--network", "none")
+    bare = ("--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp", "--rm")
+    command = ["podman", "run", *limits, *bare, "covey:try", "--version"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
+    assert said.strip() == covey.__version__
 
 
 def test_the_image_installs_what_the_project_pins() -> None:
