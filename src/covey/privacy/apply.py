@@ -21,6 +21,7 @@ from covey.parts.selection.plain import Poisson, Uniform
 from covey.parts.steps.private import Noised, Quiet
 from covey.parts.steps.train import Train
 from covey.privacy.accountant import Sampling, noise_for
+from covey.privacy.banded import InTurn
 from covey.privacy.choices import ChoiceSums
 from covey.privacy.example import ExampleTrain
 from covey.privacy.local import BookedReplies, local_noise
@@ -58,10 +59,21 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         return replace(method, local=step, gather=gather)
     select: Select = method.select
     if settings.sampling == "poisson" and type(select) is Uniform:
-        select = Poisson(rate=min(1.0, select.per_round / max(1, clients)))
+        rate = select.per_round / max(1, clients)
+        several = settings.bands > 1
+        select = (
+            InTurn(rate=min(1.0, settings.bands * rate), bands=settings.bands)
+            if several
+            else Poisson(rate=min(1.0, rate))
+        )
     plan = Plan(settings=settings, rounds=rounds, select=select)
     by_group = KNOWN_GROUPS in needs_of(method.update)
-    if isinstance(select, Poisson | Uniform) and (settings.epsilon or settings.noise):
+    if settings.bands > 1 and (by_group or not isinstance(select, InTurn)):
+        raise UserError(
+            f"private.bands is {settings.bands}, but method {method.name} draws clients in a way of its own or sums by "
+            "groups; use one that draws uniformly, such as fedavg or covey"
+        )
+    if isinstance(select, Poisson | Uniform | InTurn) and (settings.epsilon or settings.noise):
         select = SecretDraw(select=select)
     if settings.secure and getattr(method.send, "chosen_at_home", False):
         raise UserError(

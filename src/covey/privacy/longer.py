@@ -37,6 +37,12 @@ def longer_private(
                 f"{planned} rounds, private.epsilon {settings.epsilon} and private.noise {settings.noise}"
             )
         return {}, ""
+    if settings.bands > 1:
+        raise UserError(
+            f"rounds is {rounds}, but a run with private.bands = {settings.bands} was planned for "
+            f"{planned}: its noise is "
+            "of one piece; begin anew with more rounds"
+        )
     if isinstance(budget, int):
         budget = float(budget)
     told = told_sums(settings, memory, planned, done)
@@ -54,7 +60,8 @@ def longer_private(
     if budget is None:
         raise UserError(
             f"rounds is {rounds}, but private.epsilon = {settings.epsilon:g} was planned for {planned}: "
-            f"{prospect(settings, told, before, more)}. Say what is wanted: --epsilon same-noise (epsilon is then "
+            f"{prospect(settings, told, before, more)}. Say what is wanted: --epsilon same-noise (epsilon "
+            f"is then "
             f"{up(same):g} in all), a larger --epsilon of your own, or --epsilon kept"
         )
     if budget == "same-noise":
@@ -82,8 +89,10 @@ def longer_examples(
     enough = up(settings.epsilon * rounds / planned)
     if not (isinstance(budget, float) and budget >= enough):
         raise UserError(
-            f"rounds is {rounds}, but private.epsilon = {settings.epsilon:g} was planned for {planned}, and clients "
-            f"that have used it up train no more. Say what {rounds} rounds may cost: --epsilon {enough:g} or more"
+            f"rounds is {rounds}, but private.epsilon = {settings.epsilon:g} was planned for {planned}, "
+            f"and clients "
+            f"that have used it up train no more. Say what {rounds} rounds may cost: --epsilon {enough:g} "
+            f"or more"
         )
     return {"epsilon": budget}, f"{rounds} rounds cost a sample at most epsilon {budget:g} in all"
 
@@ -133,7 +142,8 @@ def checked(settings: Private, budget: LongerBudget) -> float:
         return settings.epsilon
     if not isinstance(budget, float) or not settings.epsilon <= budget < float("inf"):
         raise UserError(
-            f"--epsilon is {budget}, but private.epsilon is {settings.epsilon:g}; allowed: a number from that on, "
+            f"--epsilon is {budget}, but private.epsilon is {settings.epsilon:g}; allowed: a number from "
+            f"that on, "
             "same-noise, kept"
         )
     return budget

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+import math
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from covey.core import Key, Round, Select
 from covey.parts.selection.plain import Poisson, Uniform
 from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
+from covey.privacy.banded import InTurn
 from covey.privacy.settings import Private
 
 SPENT: Key[list[dict[str, Any]]] = Key("private.sums")  # the sums that were told so far
@@ -38,6 +40,14 @@ class Plan:
             return Sampling()
         return planned_sampling(self.select, clients)
 
+    def times(self, rounds: int) -> int:
+        """In how many sums of so many rounds a client can be."""
+        return math.ceil(rounds / self.settings.bands)
+
+    def turn(self, number: int, clients: Sequence[int]) -> Sequence[int]:
+        """Who of them can be in the sums of that round."""
+        return self.select.turn(number, clients) if isinstance(self.select, InTurn) else clients
+
     def noise(self, now: Round, sampling: Sampling) -> float:
         """The noise of this round, in clip lengths."""
         if self.settings.noise is not None:
@@ -50,7 +60,7 @@ class Plan:
                 self.settings.epsilon,
                 self.settings.delta,
                 sampling=sampling,
-                times=max(1, self.rounds - now.number + 1),
+                times=self.times(max(1, self.rounds - now.number + 1)),
                 spent=spent_sums(now.memory),
                 accountant=self.settings.accountant,
             )
@@ -60,7 +70,8 @@ class Plan:
 
     def book(self, now: Round, noise: float, sampling: Sampling) -> float:
         """Books the sums of this round, and gives what the run has spent in all."""
-        book_sums(now.memory, Sums(noise=noise, sampling=sampling))
+        if (now.number - 1) % self.settings.bands == 0:  # for the cohorts that come after, too
+            book_sums(now.memory, Sums(noise=noise, sampling=sampling))
         return epsilon_of(spent_sums(now.memory), self.settings.delta, self.settings.accountant)
 
     def unheard(self, now: Round) -> Sums | None:
@@ -92,7 +103,7 @@ def planned_sampling(select: Select, clients: int) -> Sampling:
 
     Chance alone decides in covey's own parts; what is made of them may draw in another way.
     """
-    if type(select) is Poisson:
+    if type(select) is Poisson or type(select) is InTurn:
         return Sampling(kind="poisson", rate=select.rate)
     if type(select) is Uniform and select.per_round < clients:
         return Sampling(kind="fixed", chosen=select.per_round, of=clients)

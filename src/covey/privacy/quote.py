@@ -62,11 +62,12 @@ def quote(
             settings.epsilon or 0.0,
             settings.delta,
             sampling=sampling,
-            times=rounds,
+            times=plan.times(rounds),
             spent=() if before is None else (before,),
             accountant=settings.accountant,
         )
         loss, neighbours = loss_of(noise, sampling), NEIGHBOURS[sampling.relation]
+        rounds = plan.times(rounds)
         if before is not None:
             told = {Loss(what="embeddings", mechanism="sum", noise=before.noise): before.times}
     return Quote(

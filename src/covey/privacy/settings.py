@@ -35,6 +35,9 @@ class Private:
         neighbours: with secure: how many other clients each shares masks and secrets with, an odd number counts as the
             next even one; auto: all of them up to 100 clients, then as many as are safe if a fifth collude.
         noise_from: with secure: the server adds the noise to the sum, or the clients each their share before it.
+        bands: more than 1: noise of a round is taken back in part by that of the next ones (DP-FTRL, banded matrix
+            factorisation), and a client is drawn in every so many-th round at most. Simulations, client level, and a
+            number for clip.
         evaluations: privacy loss of one evaluation on a client's own test data; none: such evaluations are exact in a
             simulation, and refused at real sites.
     """
@@ -52,6 +55,7 @@ class Private:
     secure: bool = False
     neighbours: Annotated[int, Range(4)] | Literal["auto"] = "auto"
     noise_from: Literal["server", "clients"] = "server"
+    bands: Annotated[int, Range(1, 64)] = 1
     evaluations: Epsilon | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +75,12 @@ class Private:
             raise UserError(
                 f'private.secure adds up updates of a known length: it needs level = "client" (it is "{self.level}") '
                 f"and a number for private.clip (it is {self.clip})"
+            )
+        plain = self.level == "client" and not self.secure and self.clip != "adaptive"
+        if self.bands > 1 and not (plain and self.sampling == "poisson"):
+            raise UserError(
+                f'private.bands is {self.bands}, which needs level = "client" (it is "{self.level}"), a number for '
+                f'private.clip (it is {self.clip}), sampling = "poisson", and no secure sums'
             )
         silent = self.epsilon is None and self.noise is None
         if not (self.secure and silent) and (self.epsilon is None) == (self.noise is None):

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from covey.core import Reply, Round, Step
 from covey.core.privacy_loss import Loss
+from covey.errors import UserError
 from covey.parts.steps.gaussian_noise import gaussian
 from covey.parts.steps.private import stays_at_home
 from covey.privacy.accountant import Sampling
+from covey.privacy.banded import correlated
 from covey.privacy.clipping import Split, clipped_sum, next_clip
 from covey.privacy.plan import CLIP, Plan
 
@@ -58,8 +60,7 @@ class NoisySums:
                 [update(now, reply) for reply in heard], self.room(now) * clip, now.models.shape[1]
             )
             short += few
-            rng = now.stream("private", number) if now.fleet.simulated else None
-            noisy = gaussian(total, split.updates * clip, rng)
+            noisy = self.noisy(now, total, (pool[0], number), split.updates, clip)
             if home is not None:
                 noisy[home] = 0.0
             behind = self.behind(now, pool, len(heard), split.updates, expected)
@@ -78,6 +79,21 @@ class NoisySums:
         self.account(now, noise, sampling, clip, pools)
         now.worked = tuple(reply.id for reply in replies)
         return sorted(shown, key=lambda reply: (reply.id, reply.slot))
+
+    def noisy(self, now: Round, total: Tensor, model: tuple[int, int], noise: float, clip: float) -> Tensor:
+        """The sum with noise: of this round alone, or with `bands` some of which later rounds take back."""
+        rng = now.stream("private", model[1]) if now.fleet.simulated else None
+        bands = self.plan.settings.bands
+        if bands == 1:
+            return gaussian(total, noise * clip, rng)
+        if rng is None:
+            raise UserError(
+                f"private.bands is {bands}, which a simulation alone can have: the noise of earlier "
+                f"rounds would lie in "
+                "the server's folder; leave it out"
+            )
+        fresh = gaussian(torch.zeros_like(total), noise * clip, rng)
+        return total + correlated(now, fresh, model[0], bands)
 
     def room(self, now: Round) -> float:  # noqa: ARG002
         """The share of the clip length that an update may take."""
@@ -113,7 +129,7 @@ class NoisySums:
     def expected(self, now: Round, pool: Pool, members: Sequence[int], sampling: Sampling) -> float:  # noqa: ARG002
         """How many clients a sum is divided by: of chance alone, or of who was chosen, never of who answered."""
         if sampling.kind == "poisson":
-            return max(1.0, sampling.rate * len(members))
+            return max(1.0, sampling.rate * len(self.plan.turn(now.number, members)))
         return float(max(1, sum(client in now.tasks for client in members)))
 
     def noisy_share(self, now: Round, short: float, scale: float, expected: float) -> float:
@@ -135,7 +151,8 @@ class NoisySums:
     ) -> None:
         """Books the round for everybody who could have been in it, and tells the report who stands behind what."""
         self.plan.book(now, noise, sampling)
-        there = now.tasks if sampling.kind == "none" else {*now.fleet.members(), *now.seen}
+        could = sorted({*now.fleet.members(), *now.seen})
+        there = now.tasks if sampling.kind == "none" else self.plan.turn(now.number, could)
         for client in there:
             now.fleet.ledger.lose(client, loss_of(noise, sampling))
         now.notes["clients behind each model"] = {
