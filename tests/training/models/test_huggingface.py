@@ -120,3 +120,9 @@ def test_pickles_are_not_read(folder: str) -> None:
 def test_more_tokens_than_the_model_knows(folder: str) -> None:
     with pytest.raises(UserError, match="the model knows 11 tokens, the data have 12"):
         build("huggingface", input_shape=(6,), outputs=12, path=folder)
+
+
+def test_what_transformers_says_is_cut_to_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"no network can be made: Unrecognized model identifier") as error:
+        build("huggingface", input_shape=(4,), outputs=2, path="", config={"round": 0})
+    assert len(str(error.value)) < 400

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 import numpy as np
@@ -95,7 +96,8 @@ def network_of(
         made = transformers.AutoConfig.for_model(told.pop("model_type", ""), **{**told, **named})
         return auto.from_config(made, trust_remote_code=False), {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
+        # transformers names every network that it knows
+        reason = shorten(str(error), 200, placeholder=" ...")
         raise UserError(f"{where}.path is {path!r}, of which no network can be made: {reason}") from error
 
 
