@@ -66,7 +66,7 @@ def test_a_narrow_client_takes_the_step_of_its_own_small_network() -> None:
         )
     )
     x, y = fleet.data.shares[0].train.tensors()
-    hidden = torch.relu(2 * F.linear(x.flatten(1), first, bias))  # twice, as half of the units are there
+    hidden = torch.relu(2**0.5 * F.linear(x.flatten(1), first, bias))  # half of the units are there
     F.cross_entropy(F.linear(hidden, last, out), y).backward()
     stepped = [t.detach() - 0.1 * t.grad for t in (first, bias, last, out)]
     row = replies[0].vector

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NoReturn
 
 import torch
@@ -19,7 +19,7 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 class Scaled(nn.Module):
-    """What a narrowed layer gives, as much longer as it has fewer units (HeteroFL's Scaler)."""
+    """What a narrowed layer gives, times a factor (HeteroFL's Scaler)."""
 
     def __init__(self, times: float) -> None:
         super().__init__()
@@ -47,11 +47,15 @@ class Narrow:
     ) -> Narrow:
         """Of n units of a hidden layer, ceil(width n): from unit `first` on, and after the last again from the first.
 
+        What a narrowed layer gives is scaled by n / kept before a norm (HeteroFL's scaler), else by its square root, so
+        that its variance is at first that of the whole layer: the whole factor explodes through several layers.
+
         The last `whole` layers with weights keep all their units: one is the layer that gives the outputs. So do frozen
         layers, which a device holds anyway.
         """
         layers = chain(model)
         weighted = [name for name, layer in layers.items() if isinstance(layer, WEIGHTED)]
+        normed = {name for name, behind in pairwise(layers) if isinstance(layers[behind], NORMS)}
         found = cls(layers=layers, picks={}, times={})
         units, many = torch.zeros(0, dtype=torch.long), 0  # kept of the layer before, and of how many
         for name, layer in layers.items():
@@ -69,7 +73,7 @@ class Narrow:
                     (torch.arange(kept) + first) % count if kept < count else torch.arange(count),
                     count,
                 )
-                found.times[name] = count / kept if scaled else 1.0
+                found.times[name] = (count / kept) ** (1.0 if name in normed else 0.5) if scaled else 1.0
                 found.pick(name, "weight", layer.weight, units, inputs)
                 if layer.bias is not None:
                     found.pick(name, "bias", layer.bias, units)
