@@ -23,30 +23,25 @@ MEASURED = ("label_skew", "feature_shift", "concept_shift", "label_noise")
 
 
 def sentences(settings: dict[str, Any], seed: int) -> Findings:
-    """Test fleets: how many sentences of each sort were said, how many were false, and what the advice lost.
-
-    Methods are run on the first `trained` fleets; on the others the measures alone are judged.
-    """
+    """Test fleets: how many sentences of each sort were said, how many were false, and what the advice lost."""
     said: dict[str, list[bool]] = {}
     lost: dict[str, list[float]] = {"regret": [], "regret after the check": [], "unsure": [], "told": []}
-    first = seed * settings["fleets"]
-    for number in range(first, first + settings["fleets"]):
+    for number in range(seed * settings["fleets"], (seed + 1) * settings["fleets"]):
         fleet = generate(number, "test")
         found = measured(fleet, settings)
         advice = conclude(found, known_fleets())
+        runs = {name: accuracies(fleet, name, settings, number) for name in settings["methods"]}
+        for name in (advice.method, advice.other):
+            if name is not None and name not in runs:
+                runs[name] = accuracies(fleet, name, settings, number)
+        for sort, true in {**judged(fleet, found), **judged_gains(advice, runs)}.items():
+            said.setdefault(sort, []).append(true)
+        rivals = {name: values for name, values in runs.items() if name != ALONE}
+        lost["regret"].append(regret(rivals, advice.method))
+        other = advice.other or advice.method
+        lost["regret after the check"].append(min(regret(rivals, advice.method), regret(rivals, other)))
         lost["unsure"].append(float(advice.other is not None))
         lost["told"].append(float(bool(advice.gains)))
-        true = judged(fleet, found)
-        if number < first + settings["trained"]:
-            names = [*settings["methods"], *(name for name in (advice.method, advice.other) if name)]
-            runs = {name: accuracies(fleet, name, settings, number) for name in dict.fromkeys(names)}
-            true |= judged_gains(advice, runs)
-            rivals = {name: values for name, values in runs.items() if name != ALONE}
-            each = [regret(rivals, name) for name in (advice.method, advice.other) if name]
-            lost["regret"].append(each[0])
-            lost["regret after the check"].append(min(each))
-        for sort, one in true.items():
-            said.setdefault(sort, []).append(one)
     rows = {
         sort: {"sentences": float(len(true)), "false": float(len(true) - sum(true))}
         for sort, true in sorted(said.items())
