@@ -59,7 +59,10 @@ class KnownFleet:
 
 @dataclass(frozen=True)
 class Gain:
-    """Points of accuracy on the clients' own test data over FedAvg: expected, and the 95 % interval."""
+    """Points of accuracy on the clients' own test data over FedAvg: expected, and the interval.
+
+    Two deviations to either side were right 77 of 78 times on design fleets, 183 of 210 times on others: called 80 %.
+    """
 
     expected: float
     low: float
@@ -109,7 +112,7 @@ class Advice:
         told = [f"{name} {gain}" for name, gain in self.gains.items() if name not in (REFERENCE, ALONE)]
         alone = [f"Each client alone: {gain}." for name, gain in self.gains.items() if name == ALONE]
         if told:
-            said.append(f"Points of accuracy over FedAvg (95 %): {', '.join(told)}.")
+            said.append(f"Points of accuracy over FedAvg (80 %): {', '.join(told)}.")
         nearest = "; ".join(f"{fleet} ({weight:.2f})" for fleet, weight in self.similar[:3])
         return [*said, *alone, f"Most similar of the known fleets: {nearest}."]
 
