@@ -100,7 +100,7 @@ def site_fleet(
         lost=agreed.lost if agreed else {},
         study=study,
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
-        scaling=scaling if dataset.scale is None and dataset.x.dtype != torch.int64 else None,
+        scaling=scaling if asks_for_scale(dataset) else None,
     )
 
 
@@ -150,6 +150,11 @@ def told_of_encoder(dataset: Dataset) -> dict[str, Any] | None:
         return None
     numbers = encoder_of(origin.setting).frozen.digest
     return {"setting": encoder_as_sent(origin.setting), "digest": origin.digest, "frozen": numbers}
+
+
+def asks_for_scale(dataset: Dataset) -> bool:
+    """Whether sites are asked how to standardise inputs; tokens and features of an encoder are taken as they are."""
+    return dataset.scale is None and dataset.encoded_from is None and dataset.x.dtype != torch.int64
 
 
 def check_noise(scaling: TellScale, tables: bool, dataset: Dataset | None) -> None:
