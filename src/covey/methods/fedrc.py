@@ -94,7 +94,7 @@ class ResponsibleTrain(AroundTraining):
 
 
 @part("send", "in-turn")
-class InTurn:
+class ModelsInTurn:
     """Everybody gets all models, whose turn it is, and the share of each label in what every model explains."""
 
     needs: ClassVar[Facts] = (SEVERAL_MODELS, LABELS)
@@ -148,7 +148,7 @@ def fedrc(train: Train, *, per_round: Count = 10, k: Count = 3) -> Method:
         name="fedrc",
         bank=RandomStarts(k=k, asked=per_round),
         select=Uniform(per_round=per_round),
-        send=InTurn(),
+        send=ModelsInTurn(),
         local=ResponsibleTrain(train=train),
         mix=ByMass(),
         after=(remember_mass,),
