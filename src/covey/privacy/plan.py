@@ -41,7 +41,7 @@ class Plan:
         return planned_sampling(self.select, clients)
 
     def times(self, rounds: int) -> int:
-        """In how many sums of so many rounds a client can be."""
+        """The most sums that one client is in, of so many rounds."""
         return math.ceil(rounds / self.settings.bands)
 
     def turn(self, number: int, clients: Sequence[int]) -> Sequence[int]:
