@@ -105,7 +105,7 @@ def test_autoencoders_of_standardised_pictures() -> None:
 
 # Sequences are no images; trees are grown, not trained; attention is no layer of lanes.
 @pytest.mark.parametrize(
-    "name", sorted(set(MODELS) - {"cnn-series", "trees", "vit", "lstm", "tcn", "decoder"})
+    "name", sorted(set(MODELS) - {"cnn-series", "trees", "vit", "lstm", "tcn", "decoder", "huggingface"})
 )
 def test_the_papers_models(name: str) -> None:
     model = build(name, input_shape=(3, 32, 32), outputs=10)
