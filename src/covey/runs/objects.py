@@ -1,6 +1,6 @@
 """Objects of a Python program in place of names: each gets a name that says what it was, with the digest of all of it.
 
-A run folder so tells the truth of data, models and methods that only the program has, and nobody else can take a run of
+The run folder records the provenance of data, models and methods that only the program has, and nobody takes a run of
 them for something else: its config.toml runs in a program that gives the same objects, and is refused anywhere else.
 """
 
