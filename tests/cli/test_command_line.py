@@ -209,14 +209,6 @@ def test_help_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_the_tutorials_program_runs() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
-    program = text.split("```python\n")[1].split("```")[0]
-    done = python(program)
-    assert done.returncode == 0, done.stderr
-    assert "local-test/accuracy-mean" in done.stdout
-
-
 def test_the_readmes_program_runs(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text()
     program = text.split("```python\n")[1].split("```")[0]

@@ -60,7 +60,7 @@ def test_every_file_is_strict_json(folder: Path) -> None:
         **dict.fromkeys(("last", "best", "cost", "lost", "refused", "epsilon", "privacy", "engine"), dict),
         **dict.fromkeys(("notes", "serving"), dict),
         **dict.fromkeys(("targets", "own"), list),
-        "finished": bool,
+        **dict.fromkeys(("finished", "pruned"), bool),
         "wall_seconds": float,
     }
     assert {name: type(value) for name, value in summary.items()} == kinds

@@ -8,11 +8,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch
 
-from covey.core import ONE_MODEL, Facts, Mixing, Round, Shows, Task, part
+from covey.core import ONE_MODEL, Fact, Facts, Mixing, Round, Shows, Task, part
 from covey.parts.mix.average import Weighting, weighted_rows, weights
 from covey.settings import Range
 from covey.training.narrow import Narrow
 
+WIDTHS = Fact("the width of every client's network", 'set send = "widths"')
 WidthShare = Annotated[float, Range(above=0, most=1)]
 # what averages of parts show is of the few who have them: no sum over all of the round covers it
 SHOWS_PARTS = Shows(what="which clients have which part of the model", instead="use fedavg or fedavgm")
@@ -31,6 +32,7 @@ class ToWidths:
     rolling: bool = False
 
     needs: ClassVar[Facts] = (ONE_MODEL,)
+    gives: ClassVar[Facts] = (WIDTHS,)
     shows: ClassVar[Shows] = SHOWS_PARTS
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:

@@ -38,7 +38,8 @@ REQUIRED = inspect.Parameter.empty
 LARGEST: dict[Any, int] = {int: 100_000_000, float: 1_000_000_000}
 # What the program gives a part of a method. train: the settings of local training. step: what clients are asked to do.
 # send: which models they would get. exchange: the mix over a topology.
-FILLED_IN = ("train", "step", "send", "exchange")
+PARTS_FILLED_IN = ("step", "send", "exchange")  # whether they fit is said by what parts need and give
+FILLED_IN = ("train", *PARTS_FILLED_IN)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
@@ -226,7 +227,7 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
         dataclass(frozen=True, kw_only=True)(maker)
     called = maker.__init__ if inspect.isclass(maker) else maker
     signature = inspect.signature(called)
-    constraints = functools.cache(functools.partial(settings_of, maker, given=FILLED_IN))
+    constraints = functools.cache(functools.partial(settings_of, maker, given=PARTS_FILLED_IN))
 
     @functools.wraps(called)
     def checking(*args: Any, **kwargs: Any) -> Any:

@@ -81,8 +81,10 @@ def test_counted_bytes_are_those_of_the_ledger_but_for_a_ten_thousandth() -> Non
     layout = Layout.of(build("lenet-tanh", input_shape=(1, 28, 28), outputs=10))
     sizes = {"size of the autoencoder": 81_304, "size of the encoder": 784 * 50 + 50 + 50 * 20 + 20}
     counted = {name: 4 * floats_sent(config, layout, sizes) for name, config in of.items()}
-    assert set(counted) == set(ledger)
-    assert counted == {name: pytest.approx(value, rel=1e-4) for name, value in ledger.items()}
+    assert set(ledger) <= set(counted)
+    assert {name: counted[name] for name in ledger} == {
+        name: pytest.approx(value, rel=1e-4) for name, value in ledger.items()
+    }
 
 
 def test_computing_by_hand() -> None:

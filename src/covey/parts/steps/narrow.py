@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from covey.core import NOTHING, Client, Reply, Shows, Task, step
+from covey.core import NOTHING, Client, Facts, Reply, Shows, Task, step
 from covey.errors import UserError
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
+from covey.parts.widths import WIDTHS
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.narrow import Narrow
 from covey.training.rows import Layout
@@ -19,6 +20,7 @@ class TrainNarrow(AroundTraining):
 
     kind: ClassVar[str] = "train.narrow"
 
+    needs: ClassVar[Facts] = (WIDTHS,)
     shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
