@@ -226,14 +226,18 @@ def other_values(kind: Any, default: Any) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"compose"}))
-def test_every_setting_of_a_method_makes_another_method_or_is_refused(name: str) -> None:
-    usual = resolve({"method": {"name": name}}).method
+def test_every_setting_of_a_method_makes_another_method_or_model_or_is_refused(name: str) -> None:
+    def made(**settings: Any) -> tuple[object, object]:
+        config = resolve({"method": {"name": name, **settings}})
+        return config.method, config["model"]  # of trees the method makes the model
+
+    usual = made()
     idle = []
     for key, setting in settings_in("method", METHODS[name]).items():
         found = []
         for value in other_values(setting.type, setting.default):
             with contextlib.suppress(UserError):
-                found.append(resolve({"method": {"name": name, key: value}}).method == usual)
+                found.append(made(**{key: value}) == usual)
         if key != "per_round" and found and all(found):
             idle.append(key)
     assert idle == []
