@@ -47,6 +47,7 @@ NEEDS: dict[str, tuple[dict[str, Any], Any, str]] = {
     "private.first_clip": (FIXED, 0.9, 'private.first_clip is 0.9, which needs private.clip = "adaptive"'),
     "private.sampling": (LOCAL, "method", 'private.sampling is "method", which needs private.level = "client"'),
     "private.accountant": (LOCAL, "rdp", 'private.accountant is "rdp", which needs private.level = "client"'),
+    "private.bands": (LOCAL, 3, 'private.bands is 3, which needs level = "client"'),
     "private.noise_from": (FIXED, "clients", 'private.noise_from is "clients", which needs private.secure'),
     "private.neighbours": (FIXED, 20, "private.neighbours is 20, which needs private.secure = true"),
     "private.delta": (QUIET, 1e-4, "private.delta is 0.0001, which needs private.epsilon or private.noise"),
