@@ -246,12 +246,12 @@ def test_ten_thousand_clients_are_set_up_in_seconds(partition):
 
 HALVES = """
 import numpy as np
-from covey.data.partitions.cutting import Cut
+from covey.data.partitions.cutting import DealtOut
 
 def halves(labels, *, clients, rng, tests: str = "mix"):
     low, high = np.flatnonzero(labels < 5), np.flatnonzero(labels >= 5)
     parts = [*np.array_split(low, clients // 2), *np.array_split(high, clients - clients // 2)]
-    return Cut(parts, truth=np.repeat([7, 3], [clients // 2, clients - clients // 2]), tests=tests)
+    return DealtOut(parts, truth=np.repeat([7, 3], [clients // 2, clients - clients // 2]), tests=tests)
 
 def plain(labels, *, clients, rng):
     return np.array_split(np.arange(len(labels)), clients)

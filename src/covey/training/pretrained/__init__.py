@@ -112,7 +112,7 @@ def encoder_as_sent(setting: Any) -> Any:
     """The setting as a site is told it: names of what it has installed, and no path of this machine."""
     name, own = (setting, {}) if isinstance(setting, str) else (setting["name"], dict(setting))
     own.pop("name", None)
-    change = getattr(ENCODERS.find(name), "encoder_as_sent", None)
+    change = getattr(ENCODERS.find(name), "as_sent", None)
     return {"name": bare_name(name), **(own if change is None else change(**own))}
 
 
