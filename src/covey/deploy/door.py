@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import ipaddress
 import resource
 import socket
@@ -225,7 +226,8 @@ class Door:
             self.held += Counter()  # keys that hold nothing are dropped
             self.freed += mine
             if self.freed > self.limits.body_bytes and not self.held:
-                asyncio.get_running_loop().call_soon(give_back_memory)  # when nobody has the body any more
+                # when nobody has the body any more
+                asyncio.get_running_loop().call_later(0.1, give_back_memory)
                 self.freed = 0
 
     async def given(
@@ -358,7 +360,11 @@ def door(
 
 
 def give_back_memory() -> None:
-    """Freed memory goes back to the system: in small pieces, as bodies come, the C library would keep it for ever."""
+    """Freed memory goes back to the system: in small pieces, as bodies come, the C library would keep it for ever.
+
+    A refusal's traceback may hold a body in a circle, which an idle server would not break by itself.
+    """
+    gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
