@@ -199,8 +199,8 @@ def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
+    from covey.deploy.flower.grid import GridTransport
     from covey.deploy.records import to_record
-    from covey.flower.grid import GridTransport
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 

@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from covey.data.clients import as_dataset
 from covey.data.types import Dataset, Samples
+from covey.deploy.flower.grid import GridTransport
 from covey.deploy.records import from_record, to_record
 from covey.deploy.run import site_fleet
 from covey.deploy.site import HELLO, Site, SiteData, SiteTable
@@ -23,7 +24,6 @@ from covey.deploy.site_bounds import check_budget
 from covey.deploy.site_memory import locked_folder
 from covey.deploy.wire import step_kinds
 from covey.files import new_run_folder
-from covey.flower.grid import GridTransport
 from covey.runs.config import Config
 from covey.runs.run import run_config
 

@@ -24,9 +24,9 @@ from covey.core.round import (
     empty_state,
     served,
 )
+from covey.deploy.flower.foreign import ForeignFleet, Names, metrics_of
+from covey.deploy.flower.rows import RowForm
 from covey.errors import RunError, SilentRoundError, UserError
-from covey.flower.foreign import ForeignFleet, Names, metrics_of
-from covey.flower.rows import RowForm
 from covey.parts.steps.train import Train
 from covey.runs.config import resolve
 from covey.streams import stream

@@ -13,8 +13,8 @@ from flwr.clientapp import ClientApp
 
 import covey.flower
 from covey.errors import RunError, UserError
-from covey.flower.foreign import Names
-from tests.flower.grid import HereGrid
+from covey.flower import Names
+from tests.deploy.flower.grid import HereGrid
 
 SIGN = (1.0, 1.0, -1.0, -1.0)  # nodes 2 and 3 have the opposite law
 START = ArrayRecord([np.zeros((1, 2)), np.zeros(1)])

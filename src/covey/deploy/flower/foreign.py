@@ -19,6 +19,7 @@ from covey.core.ledger import Ledger
 from covey.core.messages import is_whole
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Mixing, Reply, Step, Task
+from covey.deploy.flower.rows import RowForm
 from covey.deploy.outcomes import outcome_of
 from covey.deploy.protocol import SPOKEN
 from covey.deploy.records import response_of, to_record
@@ -28,7 +29,6 @@ from covey.fleet.bookkeeping import Bookkeeping, Trip
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.work import Call, Outcome
-from covey.flower.rows import RowForm
 from covey.methods.ifca import TellBest
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.steps.cross import CrossEvaluate
