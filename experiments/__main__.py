@@ -44,6 +44,9 @@ def reproduce(
         list[str] | None,
         typer.Option(help="Run this row alone, and keep the others as stored; may be given several times."),
     ] = None,
+    more: Annotated[
+        bool, typer.Option("--more", help="Run what is not stored: further seeds, cases and rows.")
+    ] = False,
     check: Annotated[
         bool,
         typer.Option(
@@ -63,7 +66,7 @@ def reproduce(
         if not print_check(experiment, scale, only or ()):
             raise typer.Exit(1)
         return
-    reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out, rows=tuple(only or ()))
+    reproduce_experiment(experiment, scale=scale, seeds=seeds, out=out, rows=tuple(only or ()), more=more)
 
 
 @app.command()

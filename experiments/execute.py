@@ -36,6 +36,8 @@ from experiments.spec import Case, Experiment, Findings, Row
 
 # case -> row -> column -> one value per seed
 Values = dict[str, dict[str, dict[str, list[Number]]]]
+# case, row, seed -> where that run comes from, and its numbers by column
+StoredRuns = Mapping[tuple[str, str, int], tuple[Mapping[str, Any], Mapping[str, Number]]]
 Curve = dict[str, list[float]]  # "x", "y"
 Announce = Callable[[str, int], Any]  # title, rounds -> a context manager that yields a watcher
 
@@ -67,29 +69,38 @@ def execute_runs(
     live: Announce,
     say: Callable[[str], None],
     kept: Values | None = None,
+    stored: StoredRuns | None = None,
 ) -> Made:
-    """All runs of the experiment; `kept` are other rows' numbers, which participate in who is the best."""
+    """All runs of the experiment; `kept` are other rows' numbers, which participate in who is the best.
+
+    A run that is among the `stored` ones is not made again.
+    """
     made = Made()
-    total = len(experiment.cases) * len(experiment.rows) * experiment.seeds
     every = [
         (case, row, seed)
         for case in experiment.cases
         for row in experiment.rows
-        for seed in range(experiment.seeds)
+        for seed in range(case.seeds)
     ]
     folders: dict[tuple[str, str, int], Path] = {}
     for number, (case, row, seed) in enumerate(every, start=1):
         if case.name in row.refused:
             made.refused[case.name, row.name] = refusal(experiment, row, case)
             columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
-            columns |= {column: [None] * experiment.seeds for column in experiment.columns}
+            columns |= {column: [None] * case.seeds for column in experiment.columns}
+            continue
+        columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
+        if stored and (case.name, row.name, seed) in stored:
+            run, numbers = stored[case.name, row.name, seed]
+            made.runs.append(dict(run))
+            for column, value in numbers.items():
+                columns.setdefault(column, []).append(value)
             continue
         config = resolve(experiment.tables(row, case, seed))
         folder = run_folder(out, case, row, seed, config)
-        title = f"{number}/{total} {' '.join(filter(None, (case.name, row.name)))} seed {seed}"
+        title = f"{number}/{len(every)} {' '.join(filter(None, (case.name, row.name)))} seed {seed}"
         summary = one_run(config, folder, functools.partial(live, title), say)
         made.runs.append({"case": case.name, "row": row.name, "seed": seed, **read_origin(folder)})
-        columns = made.values.setdefault(case.name, {}).setdefault(row.name, {})
         for column, what in experiment.columns.items():
             if not what.startswith(OF_SEVERAL_RUNS):
                 columns.setdefault(column, []).append(read_cell(what, summary, folder))
@@ -155,7 +166,7 @@ def add_reached(
             continue
         unit, _, name = rest.partition(":")
         for case, rows in values.items():
-            for seed in range(experiment.seeds):
+            for seed in range(next(c.seeds for c in experiment.cases if c.name == case)):
                 ends = [series(folders[case, row, seed], name)[1][-1:] for row in rows]
                 found = [float(end[0]) for end in ends if len(end)]
                 others = [cells[ended[name]][seed] for cells in kept.get(case, {}).values() if name in ended]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.result import read_stored
+from experiments.result import read_stored, seeds_in_words
 from experiments.scoreboard import Score, scores
 
 MARGIN = 0.005
@@ -70,14 +70,14 @@ def pairs(score: Score, method: str, others: Sequence[str], margin: float = MARG
     return adjusted
 
 
-def sentence(found: Sequence[Against], method: str, seeds: int, margin: float = MARGIN) -> str:
+def sentence(found: Sequence[Against], method: str, seeds: str, margin: float = MARGIN) -> str:
     """What the test says, and every pair of which it does not."""
     fleets = list(dict.fromkeys(one.fleet for one in sorted(found, key=lambda one: one.fleet)))
     open_ = [one for one in found if not one.is_shown]
     clear = [fleet for fleet in fleets if fleet not in {one.fleet for one in open_}]
     text = (
-        f"Non-inferior by {100 * margin:g} point{'' if margin == 0.01 else 's'} of accuracy (paired over {seeds} "
-        f"seeds, one-sided t, Holm over {len(found)} pairs): `{method}` is shown to be so in "
+        f"Non-inferior by {100 * margin:g} point{'' if margin == 0.01 else 's'} of accuracy (paired over {seeds}"
+        f", one-sided t, Holm over {len(found)} pairs): `{method}` is shown to be so in "
         f"{len(found) - len(open_)} of {len(found)} pairs, and against all on {len(clear)} of {len(fleets)} fleets"
         f"{' (' + ', '.join(clear) + ')' if clear else ''}."
     )
@@ -95,7 +95,7 @@ def sentence(found: Sequence[Against], method: str, seeds: int, margin: float = 
 def told(name: str, scale: str, method: str) -> str:
     """The sentence of a stored result."""
     result = read_stored(name, scale)
-    return sentence(pairs(scores(result, COLUMN), method, OTHERS), method, result["seeds"])
+    return sentence(pairs(scores(result, COLUMN), method, OTHERS), method, seeds_in_words(result))
 
 
 def main() -> None:

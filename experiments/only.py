@@ -1,4 +1,4 @@
-"""`reproduce --only ROW`: some rows of a stored result made again; the others stay, with their own commits."""
+"""What stays of a stored result, with its own commits: `--only ROW` makes some rows again, `--more` what is missing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from covey.errors import UserError
-from covey.report.seeds import from_json
-from experiments.execute import Made, Values, add_comparisons
+from covey.report.seeds import Number, from_json
+from experiments.execute import Made, StoredRuns, Values, add_comparisons
 from experiments.spec import Experiment
 
 
@@ -36,16 +36,39 @@ def kept_of(experiment: Experiment, rows: Sequence[str], stored: Mapping[str, An
             values.setdefault(where[0], {}).setdefault(where[1], {})[cell["column"]] = numbers
             if "refused" in cell:
                 refused[where] = cell["refused"]
+    seeds = {case.name: case.seeds for case in experiment.cases}
     for case, row in sorted(wanted):
-        missing = set(experiment.columns) - set(values.get(case, {}).get(row, {}))
-        if missing or stored["seeds"] != experiment.seeds:
-            what = f"{case} {row}".strip() + (f", {sorted(missing)[0]}" if missing else "")
+        found = values.get(case, {}).get(row, {})
+        missing = [column for column in experiment.columns if len(found.get(column, ())) != seeds[case]]
+        if missing:
             raise UserError(
-                f"--only needs all other rows of {experiment.name} stored with {experiment.seeds} seeds: "
-                f"{what} is not; run it without --only"
+                f"--only needs all other rows of {experiment.name} stored with {seeds[case]} seeds: "
+                f"{', '.join(filter(None, (case, row, missing[0])))} is not; run it without --only"
             )
     runs = [run for run in stored["runs"] if (run["case"], run["row"]) in wanted]
     return Made(values=values, runs=runs, refused=refused)
+
+
+def stored_runs(experiment: Experiment, stored: Mapping[str, Any]) -> StoredRuns:
+    """The runs of a stored result, for `--more`; one sentence where its columns are of more than one run's end."""
+    apart = [column for column, what in experiment.columns.items() if what.startswith("best90")]
+    if experiment.study or experiment.figure or apart:
+        what = (
+            "a study" if experiment.study else "a figure" if experiment.figure else f"the column {apart[0]!r}"
+        )
+        raise UserError(f"--more adds to tables of single runs; {experiment.name} has {what}: run it without")
+    numbers: dict[tuple[str, str], dict[str, list[Number]]] = {}
+    for cell in stored["cells"]:
+        if "comparison" not in cell:
+            values = list(map(from_json, cell["values"]))
+            numbers.setdefault((cell["case"], cell["row"]), {})[cell["column"]] = values
+    return {
+        (run["case"], run["row"], run["seed"]): (
+            run,
+            {column: values[run["seed"]] for column, values in numbers[run["case"], run["row"]].items()},
+        )
+        for run in stored["runs"]
+    }
 
 
 def tuning_of(rows: Sequence[str], stored: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -14,10 +14,10 @@ from covey.report.seeds import number_in_words, value_of
 from covey.runs.run import Interrupted
 from covey.terminal import Console, live, say
 from experiments.check import check_experiment
-from experiments.execute import Made, execute_runs, execute_study, safe
-from experiments.only import kept_of, only, together, tuning_of
+from experiments.execute import Made, StoredRuns, execute_runs, execute_study, safe
+from experiments.only import kept_of, only, stored_runs, together, tuning_of
 from experiments.origin import require_clean
-from experiments.result import read_stored, result_of, store, table_cells
+from experiments.result import read_stored, result_of, seeds_in_words, store, table_cells
 from experiments.smooth import kernel_smoothed, smoothed
 from experiments.spec import Experiment, all_experiments, read_experiment
 from experiments.tuning import tune_rows, with_tuned
@@ -35,21 +35,30 @@ def list_experiments() -> None:
 
 
 def reproduce_experiment(
-    name: str, *, scale: str, seeds: int | None, out: Path | None, rows: Sequence[str] = ()
+    name: str,
+    *,
+    scale: str,
+    seeds: int | None,
+    out: Path | None,
+    rows: Sequence[str] = (),
+    more: bool = False,
 ) -> dict[str, Any]:
     """Runs the experiment, prints its table, draws its figure and stores the result (a try with `out` only there).
 
     With `rows` only these are run, and all others stay as they are stored; times to 90 % of the best too, which are
-    to the best of then.
+    to the best of then. With `more` only what is not stored is run, with the settings that tuning found then.
     """
     experiment = whole = read_experiment(name, scale, seeds)
     if not experiment.study and not experiment.rows:
         raise UserError(f"{experiment.file} has neither runs nor a study")
     stays = Made()
     tuned_before: list[dict[str, Any]] = []
+    had: StoredRuns = {}
     if rows:
         experiment, stored = only(whole, rows), read_stored(name, scale)
         stays, tuned_before = kept_of(whole, rows, stored), tuning_of(rows, stored)
+    elif more:
+        had, tuned_before = stored_runs(whole, read_stored(name, scale)), read_stored(name, scale)["tuning"]
     keep = scale != "smoke" and out is None
     if keep:
         require_clean(name)
@@ -60,9 +69,9 @@ def reproduce_experiment(
             made = execute_study(experiment, folder, say)
         else:
             runs = folder if out else Path("runs") / "reproduce" / experiment.runs_in / scale
-            found = tune_rows(experiment, runs, live, say) if experiment.tune else []
-            tuning = [one.plain() for one in found]
-            made = execute_runs(with_tuned(experiment, tuning), runs, live, say, stays.values)
+            found = tune_rows(experiment, runs, live, say) if experiment.tune and not more else []
+            tuning = tuned_before if more else [one.plain() for one in found]
+            made = execute_runs(with_tuned(experiment, tuning), runs, live, say, stays.values, had)
     except (KeyboardInterrupt, Interrupted):
         again = "".join(f" --only {row!r}" for row in rows)
         say(
@@ -102,9 +111,8 @@ def print_check(name: str, scale: str, rows: Sequence[str] = ()) -> bool:
 def print_table(result: Mapping[str, Any]) -> None:
     """Ours beside the paper's."""
     head, lines = table_cells(result)
-    plural = "s" if result["seeds"] > 1 else ""
     table = Table(
-        title=f"{result['title']}; {result['scale']} scale, {result['seeds']} seed{plural}",
+        title=f"{result['title']}; {result['scale']} scale, {seeds_in_words(result)}",
         title_justify="left",
     )
     for number, column in enumerate(head):

@@ -114,6 +114,15 @@ def with_paper(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def seeds_in_words(result: Mapping[str, Any]) -> str:
+    """How many seeds a stored result has, from case to case."""
+    most: dict[str, int] = {}
+    for run in result.get("runs", ()):
+        most[run["case"]] = max(most.get(run["case"], 0), run["seed"] + 1)
+    few, many = min(most.values(), default=result["seeds"]), max(most.values(), default=result["seeds"])
+    return f"{few} to {many} seeds" if few < many else f"{many} seed{'s' if many > 1 else ''}"
+
+
 def words_of(cell: Mapping[str, Any]) -> str:
     """One cell of a stored result as a table shows it."""
     if "refused" in cell:

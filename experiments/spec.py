@@ -4,7 +4,8 @@ title, paper, seeds            what it is, where its numbers come from, how many
 [columns]                      name = what to read off a finished run (see `read_cell`)
 [figure]                       kind = "curves" | "bars", and what is drawn
 [base]                         the configuration that all runs share
-[scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top
+[scale.smoke|small|full]       seeds, runs, cases (which ones), and set = configuration on top;
+                               seeds_of = {CASE = number}: cases with more seeds than the others
 [[case]] name, set             optional: every run is made for every case (a data set, a partition);
                                small = {...}: configuration on top at that scale
 [[run]]  name, set, paper      a row; paper = {column = number}, or {case = {column = number}};
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -72,6 +73,7 @@ class Case:
 
     name: str
     layers: Sequence[Mapping[str, Any]] = ()  # its own configuration, and what the scale puts on top
+    seeds: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,13 +175,14 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
         tables = on_runs_of(tables["runs_of"], tables, known, file)
     at = tables.get("scale", {}).get(scale, {})
     rows = [Row(**row) for row in tables.get("run", [])]
-    cases = cases_at(scale, tables)
+    usual = seeds or at.get("seeds", tables.get("seeds", 1))
+    cases = cases_at(scale, tables, usual, {} if seeds else at.get("seeds_of", {}))
     return Experiment(
         name=name,
         title=tables.get("title", name),
         paper=tables.get("paper", ""),
         scale=scale,  # type: ignore[arg-type]
-        seeds=seeds or at.get("seeds", tables.get("seeds", 1)),
+        seeds=usual,
         columns=tables.get("columns", {}),
         figure=tables.get("figure", {}),
         layers=(tables.get("base", {}), at.get("set", {})),
@@ -202,9 +205,17 @@ def read_experiment(name: str, scale: str, seeds: int | None = None) -> Experime
     )
 
 
-def cases_at(scale: str, tables: Mapping[str, Any]) -> list[Case]:
+def cases_at(
+    scale: str, tables: Mapping[str, Any], usual: int = 1, seeds_of: Mapping[str, int] | None = None
+) -> list[Case]:
     """All cases of an experiment at a scale; a single nameless one where it has none."""
-    return [case_at(scale, **case) for case in tables.get("case", [])] or [Case(name="")]
+    found = [case_at(scale, **case) for case in tables.get("case", [])] or [Case(name="")]
+    more = dict(seeds_of or {})
+    known = [case.name for case in found]
+    for name in more:
+        if name not in known:
+            raise UserError(unknown(f"seeds_of has {name!r}, which", name, known))
+    return [replace(case, seeds=more.get(case.name, usual)) for case in found]
 
 
 def target_at(scale: str, tables: Mapping[str, Any], case: Case) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 from covey.files import write_atomically
 from covey.report.seeds import from_json, number_in_words, ratios, short
 from experiments.noninferior import told
-from experiments.result import read_stored, stored_place, table_cells, with_paper, words_of
+from experiments.result import read_stored, seeds_in_words, stored_place, table_cells, with_paper, words_of
 from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
 from experiments.spec import all_experiments, read_experiment
 
@@ -119,10 +119,10 @@ def in_seconds(seconds: float) -> str:
 
 def made_by(name: str, scale: str, result: Mapping[str, Any]) -> str:
     """Where the numbers of a table came from."""
-    seeds, made = result["seeds"], result["made"]
+    made = result["made"]
     return (
         f"`python -m experiments reproduce {name} --scale {scale}`: "
-        f"{seeds} seed{'s' if seeds > 1 else ''}, {made['date']}, commit {made['commit']}, {made['machine']}."
+        f"{seeds_in_words(result)}, {made['date']}, commit {made['commit']}, {made['machine']}."
     )
 
 

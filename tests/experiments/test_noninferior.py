@@ -22,7 +22,7 @@ def test_holm_multiplies_the_surest_by_all_pairs() -> None:
     first, second = pairs(score, "m", ("a", "b"))
     assert (first.other, first.p) == ("a", pytest.approx(2 * (0.5 - np.arctan(2) / np.pi)))
     assert (second.other, second.p, second.difference) == ("b", 1.0, pytest.approx(-0.1))
-    text = sentence([first, second], "m", 2)
+    text = sentence([first, second], "m", "2 seeds")
     assert "in 0 of 2 pairs" in text
     assert "below the other's: b on one (-10.00)" in text
     assert "above: a on one (+0.50)" in text
