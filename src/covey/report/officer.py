@@ -153,7 +153,7 @@ def mechanism(kind: str, private: Mapping[str, Any]) -> str:
         return f"sum over clients of contributions {length}{masks}, Gaussian noise of {whose}"
     if kind == "embeddings" and level == "example":
         return "class sums of unit vectors, Gaussian noise of the client's own, told once"
-    return "noise of the client's own (Laplace, randomised response or Gaussian), as docs/privacy.md says"
+    return "noise of the client's own (Laplace, randomised response or Gaussian), as docs/guarantees.md says"
 
 
 def length_of(clip: float | str) -> str:
@@ -357,7 +357,7 @@ def dpia(statement: Statement) -> list[str]:
         "left out, and what remains is listed by covey join --show before a site participates.",
         f"Risks to persons. Whoever learns what is listed may infer that a person was among the data, or "
         f"an attribute of "
-        f"that person (membership, attribute inference, reconstruction). Measured attacks: docs/privacy.md. "
+        f"that person (membership, attribute inference, reconstruction). Measured attacks: docs/evidence/privacy.md. "
         f"Bound: {bound}.",
         "Measures. Clipping and noise as in the table, accounted by dp-accounting and Opacus; a site's "
         "budget over all runs "
