@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TypeVar, dataclass_transform
 
 from covey.core.needs import Facts
 from covey.core.shows import Shows
+from covey.settings.parts import is_part
 from covey.settings.signatures import Maker, validated
 
 Class = TypeVar("Class", bound=type)
@@ -26,28 +26,38 @@ def part(
     question: str,  # noqa: ARG001
     name: str,  # noqa: ARG001
     *,
-    needs: Facts = (),
-    gives: Facts = (),
+    needs: Facts | None = None,
+    gives: Facts | None = None,
     shows: Shows | None = None,
 ) -> Callable[[Maker], Maker]:
     """Marks an answer to one of a round's questions: group, bank, select, send, local, mix, combine, update, after.
 
-    A class becomes a frozen dataclass of settings and says itself what it needs, gives and shows. A function of the
-    round (`now`) is a part as it is and says it here. Any other function makes a part from its settings.
+    A class becomes a frozen dataclass of settings. A function of the round (`now`) is a part as it is. Any other
+    function makes a part from its settings. What it needs, gives and shows is said here, or in a class by a property.
     """
-
-    def mark(thing: Maker) -> Maker:
-        said = {"needs": needs, "gives": gives, "shows": shows}
-        for attribute, value in said.items():
-            if value:
-                setattr(thing, attribute, value)
-        is_part = not inspect.isclass(thing) and next(iter(inspect.signature(thing).parameters), "") == "now"
-        return thing if is_part else validated(thing)
-
-    return mark
+    return lambda thing: _saying(thing, needs=needs, gives=gives, shows=shows)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def step(name: str = "") -> Callable[[Class], Class]:  # noqa: ARG001
-    """Marks something that a client can be asked, a frozen dataclass with a `kind`; with a name also a local part."""
-    return validated
+def step(
+    name: str = "",
+    *,
+    kind: str = "",
+    needs: Facts | None = None,
+    gives: Facts | None = None,
+    shows: Shows | None = None,
+    of_labels: bool | None = None,
+) -> Callable[[Class], Class]:
+    """Marks something that a client can be asked, a frozen dataclass; with a name also a local part, "train.NAME"."""
+    asked = kind or (f"train.{name}" if name else None)
+    return lambda thing: _saying(
+        thing, kind=asked, needs=needs, gives=gives, shows=shows, of_labels=of_labels
+    )
+
+
+def _saying(thing: Maker, **said: object) -> Maker:
+    """The part with these attributes, and with its settings checked."""
+    for attribute, value in said.items():
+        if value is not None:
+            setattr(thing, attribute, value)
+    return thing if is_part(thing) else validated(thing)

@@ -101,7 +101,7 @@ class Step(Protocol):
         ...         return 0.0
     """
 
-    kind: ClassVar[str]  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
+    kind: ClassVar[str] = ""  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
     one_pass: ClassVar[bool] = False  # whether `many` does clients that use one row faster than one by one
     of_labels: ClassVar[bool] = False  # whether it tells of labels: who has none is not asked
 

@@ -54,7 +54,7 @@ def step_to_plain(step: Step) -> dict[str, Any]:
 def _is_step(value: Any) -> bool:
     """Whether a site can know it: it is built in, installed, or defined beside your own method."""
     made = type(value)
-    if not dataclasses.is_dataclass(made) or not isinstance(getattr(made, "kind", None), str):
+    if not dataclasses.is_dataclass(made) or not getattr(made, "kind", ""):
         return False
     return STEPS.get(made.__name__) is made or is_own(made.__module__)
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import torch
 
-from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
+from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
 from covey.parts.mix.average import Weighting
 from covey.parts.steps.served import TRAINED_MODEL
@@ -15,7 +15,7 @@ from covey.parts.steps.train import Train, best_row
 from covey.settings import FILLED, Count, Inline, Share, takes
 
 
-@step("mixture")
+@step("mixture", gives=(TRAINED_MODEL,), shows=NOTHING)
 class MixtureTrain(PlainTraining):
     """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.
 
@@ -31,9 +31,6 @@ class MixtureTrain(PlainTraining):
     adaptive: bool = True
 
     of: ClassVar[str] = "apfl"
-    kind: ClassVar[str] = "train.mixture"
-    gives: ClassVar[Facts] = (TRAINED_MODEL,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

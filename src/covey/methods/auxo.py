@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core import GROUPS, MODEL_PER_GROUP, Fact, Facts, Key, Method, Reply, Round, Shows, method, part
+from covey.core import GROUPS, MODEL_PER_GROUP, Fact, Key, Method, Reply, Round, Shows, method, part
 from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.parts.banks import one_per_parent, to_group
 from covey.parts.mix.average import Average
@@ -56,7 +56,7 @@ def halves(updates: Array, known: Sequence[int | None], seed: int) -> list[int]:
     return [int(known[at] or 0) for at in nearest]
 
 
-@part("group", "rewards")
+@part("group", "rewards", needs=(KEPT_REWARDS, MODEL_PER_GROUP), gives=(GROUPS, COHORTS))
 class ByRewards:
     """Every client is in the cohort that rewarded it most; who has no reward yet is in one at random (Auxo).
 
@@ -66,8 +66,6 @@ class ByRewards:
 
     explore: Share = 0.1
 
-    needs: ClassVar[Facts] = (KEPT_REWARDS, MODEL_PER_GROUP)
-    gives: ClassVar[Facts] = (GROUPS, COHORTS)
     shows: ClassVar[Shows] = Shows(
         what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS
     )
@@ -91,7 +89,7 @@ def one_per_cohort(now: Round) -> Tensor:
     return one_per_parent(now, PARENTS.get(now.memory, [0]))
 
 
-@part("after", "rewards")
+@part("after", "rewards", needs=(COHORTS,), gives=(KEPT_REWARDS,))
 class RememberRewards:
     """Rewards the clients of every cohort and cuts a cohort in two when enough of its clients are on each side (Auxo).
 
@@ -105,8 +103,6 @@ class RememberRewards:
     known: Share = 0.6
     smallest: Annotated[float, Range(least=0, most=0.5)] = 0.2
 
-    needs: ClassVar[Facts] = (COHORTS,)
-    gives: ClassVar[Facts] = (KEPT_REWARDS,)
     shows: ClassVar[Shows] = Shows(
         what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS
     )

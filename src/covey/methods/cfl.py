@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core import KNOWN_GROUPS, ONE_MODEL, Facts, Method, Mixing, Reply, Round, Shows, Task, method, part
+from covey.core import KNOWN_GROUPS, ONE_MODEL, Method, Mixing, Reply, Round, Shows, Task, method, part
 from covey.core.shows import ANY_GROUPS
 from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
@@ -51,7 +51,7 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     }
 
 
-@part("mix", "split")
+@part("mix", "split", needs=(ONE_MODEL,), gives=(KNOWN_GROUPS,))
 class SplitAndAverage:
     """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
 
@@ -59,8 +59,6 @@ class SplitAndAverage:
     apart: float = 1.6
     patience: int = 20
 
-    needs: ClassVar[Facts] = (ONE_MODEL,)
-    gives: ClassVar[Facts] = (KNOWN_GROUPS,)
     shows: ClassVar[Shows] = Shows(
         what="single updates, whose angles split the clients", instead=ANY_GROUPS, in_updates=True
     )

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core import Client, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.needs import GROUPS, MODEL_PER_GROUP
 from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS, NOTHING
@@ -23,12 +23,9 @@ SKETCH = 256  # numbers that a gradient is told in: random signs keep inner prod
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
 
 
-@step()
+@step(kind="query.gradient", of_labels=True)
 class TellGradient(Step):
     """Asks for the gradient of all the client's data at the sent model, of length 1, folded to a few numbers."""
-
-    kind: ClassVar[str] = "query.gradient"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
@@ -71,7 +68,7 @@ def as_before(new: NDArray[np.int64], old: NDArray[np.int64], k: int) -> NDArray
     return np.asarray(names[new], np.int64)
 
 
-@part("group", "gradients")
+@part("group", "gradients", gives=(GROUPS,))
 class ByGradients:
     """Groups by gradients that all clients compute for the same models, added up over some rounds (CFL-GP).
 
@@ -88,7 +85,6 @@ class ByGradients:
     period: Count = 1
     until: Count = 10
 
-    gives: ClassVar[Facts] = (GROUPS,)
     shows: ClassVar[Shows] = Shows(what="every client's own gradient", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:
@@ -123,13 +119,11 @@ class ByGradients:
         return max(sorted(likeness), key=lambda group: np.mean(likeness[group]), default=0)
 
 
-@part("bank", "equal-starts", needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
+@part("bank", "equal-starts", needs=(GROUPS,), gives=(MODEL_PER_GROUP,), shows=NOTHING)
 class EqualStarts:
     """k models, or one per group where there are more, that all start as the given one; who trains them is all."""
 
     k: Count = 4
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> Any:
         missing = max(self.k, max(now.groups.values(), default=-1) + 1) - len(now.models)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from covey.arrays import Array
-from covey.core import SKETCHED, Facts, Method, Round, Shows, method, part
+from covey.core import SKETCHED, Method, Round, method, part
 from covey.parts.mix.average import Average
 from covey.parts.selection.clustered_sampling import SKETCHES, remember_sketches
 from covey.parts.selection.plain import PerRound
@@ -27,12 +25,9 @@ def most_central(distances: Array, count: int) -> list[int]:
     return chosen
 
 
-@part("select", "diverse")
+@part("select", "diverse", needs=(SKETCHES,), shows=SKETCHED)
 class Diverse(PerRound):
     """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead)."""
-
-    needs: ClassVar[Facts] = (SKETCHES,)
-    shows: ClassVar[Shows] = SKETCHED
 
     def __call__(self, now: Round) -> list[int]:
         known = SKETCHES.get(now.memory, {})

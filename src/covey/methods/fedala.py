@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
+from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
 from covey.parts.mix.average import Weighting
 from covey.parts.steps.home import at_home
@@ -23,7 +23,7 @@ WINDOW = 10  # passes over which the loss is watched
 SETTLED = 0.1  # deviation of the loss over them at which W has settled
 
 
-@step("ala")
+@step("ala", gives=(TRAINED_MODEL,), shows=NOTHING)
 class LocalAggregationTrain(PlainTraining):
     """Starts from v + (w - v) * W, where W says for every weight of the last tensors how much of w to take.
 
@@ -42,9 +42,6 @@ class LocalAggregationTrain(PlainTraining):
     rate: Positive = 1.0
 
     of: ClassVar[str] = "fedala"
-    kind: ClassVar[str] = "train.ala"
-    gives: ClassVar[Facts] = (TRAINED_MODEL,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from covey.arrays import Array
-from covey.core import MODEL_PER_CLIENT, Client, Facts, Method, Reply, Round, Shows, Task, method, part, step
+from covey.core import MODEL_PER_CLIENT, Client, Method, Reply, Round, Shows, Task, method, part, step
 from covey.core.shows import OWN_MODEL
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.average import keep_own
@@ -35,7 +35,7 @@ def attention(gram: Array, *, sigma: float, own: float) -> Array:
     return np.asarray(share + np.diag(1 - share.sum(axis=1)))
 
 
-@part("send", "attended")
+@part("send", "attended", needs=(MODEL_PER_CLIENT,), shows=OWN_MODEL)
 class ToAttended:
     """Every client gets its cloud model: everybody's models, weighted by how near they are to its own (FedAMP).
 
@@ -46,9 +46,6 @@ class ToAttended:
 
     sigma: Positive = 1.0
     own: Share = 0.5
-
-    needs: ClassVar[Facts] = (MODEL_PER_CLIENT,)
-    shows: ClassVar[Shows] = OWN_MODEL
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         trainable, count = now.fleet.layout.trainable, len(now.models)
@@ -66,7 +63,7 @@ class ToAttended:
         }
 
 
-@step("near-cloud")
+@step("near-cloud", kind="train.cloud")
 class TrainNearCloud(AroundTraining):
     """Trains the client's own model v on F_k(v) + (pull / 2) ||v - u||^2, u the cloud model that it was sent.
 
@@ -75,8 +72,6 @@ class TrainNearCloud(AroundTraining):
     """
 
     pull: NotNegative = 0.1
-
-    kind: ClassVar[str] = "train.cloud"
 
     shows: ClassVar[Shows] = Shows(
         what="every client's own model", instead="use a method with a common model, such as ditto or fedper"

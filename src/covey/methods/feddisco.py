@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,13 +43,11 @@ def disco_weights(samples: Array, distance: Array, a: float, b: float) -> Array:
     return np.asarray(wanted / wanted.sum() if wanted.sum() > 0 else share)
 
 
-@step()
+@step(kind="query.discrepancy")
 class TellDiscrepancy(Step):
     """How far the client's label shares are from equal ones: one number."""
 
     measure: Discrepancy
-
-    kind: ClassVar[str] = "query.discrepancy"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = len(client.train.dataset.classes)
@@ -66,7 +64,7 @@ class TellDiscrepancy(Step):
         return 0.0
 
 
-@part("mix", "discrepancy")
+@part("mix", "discrepancy", shows=Shows(what="every client's exact label mix", instead="use fedavg"))
 class DiscoAverage:
     """FedDisco's average, in which clients with evenly spread labels count more.
 
@@ -76,8 +74,6 @@ class DiscoAverage:
     measure: Discrepancy = "kl"
     a: NotNegative = 0.5
     b: float = 0.1
-
-    shows: ClassVar[Shows] = Shows(what="every client's exact label mix", instead="use fedavg")
 
     def __call__(self, now: Round) -> Mixing:
         step = TellDiscrepancy(measure=self.measure)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core import Client, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.needs import GROUPS, MODEL_PER_GROUP
 from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS, NOTHING
@@ -24,12 +24,9 @@ MERGED: Key[list[tuple[int, int, float]]] = Key("feddrift.merged")
 ORIGIN: Key[int] = Key("feddrift.origin")  # the model that a new one of this round starts from
 
 
-@step()
+@step(kind="query.losses", of_labels=True)
 class TellLosses(Step):
     """Asks for the mean loss of every sent model on the client's training data."""
-
-    kind: ClassVar[str] = "query.losses"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = client.train.tensors()
@@ -62,7 +59,7 @@ def joined(distances: Array, delta: float) -> list[list[int]]:
     return [np.flatnonzero(names == name).tolist() for name in dict.fromkeys(names.tolist())]
 
 
-@part("group", "drift")
+@part("group", "drift", needs=(MODEL_PER_GROUP,), gives=(GROUPS,))
 class ByDrift:
     """Clients use the model with the lowest loss on their data; who loses more than `delta` on all of them has drifted.
 
@@ -75,8 +72,6 @@ class ByDrift:
 
     delta: Positive = 0.5
 
-    needs: ClassVar[Facts] = (MODEL_PER_GROUP,)
-    gives: ClassVar[Facts] = (GROUPS,)
     shows: ClassVar[Shows] = Shows(what="every client's exact losses of all models", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Client, Facts, Key, Method, Reply, Round, Shows, Task, method, part, step, to_everybody
+from covey.core import Client, Key, Method, Reply, Round, Shows, Task, method, part, step, to_everybody
 from covey.core.needs import ONE_MODEL
 from covey.core.shows import AT_THE_SERVER
 from covey.parts.mix.average import Average
@@ -19,7 +19,7 @@ from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, 
 from covey.settings import Count, Positive
 
 
-@step("dyn")
+@step("dyn", shows=Shows(what="how far every client has moved", instead=AT_THE_SERVER))
 class DynTrain(AroundTraining):
     """FedDyn's training, pulled back by the client's memory of past rounds.
 
@@ -30,10 +30,6 @@ class DynTrain(AroundTraining):
     """
 
     alpha: float = 0.01
-
-    kind: ClassVar[str] = "train.dyn"
-
-    shows: ClassVar[Shows] = Shows(what="how far every client has moved", instead=AT_THE_SERVER)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -51,11 +47,10 @@ class DynTrain(AroundTraining):
 MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 
-@part("send", "with-memory")
+@part("send", "with-memory", needs=(ONE_MODEL, MOVES))
 class WithMemory:
     """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
 
-    needs: ClassVar[Facts] = (ONE_MODEL, MOVES)
     shows: ClassVar[Shows] = Shows(what="how far every client has moved", instead=AT_THE_SERVER)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:

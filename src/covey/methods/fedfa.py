@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core import Client, Facts, Key, Method, Mixing, Reply, Round, Shows, Stat, Task, method, part, step
+from covey.core import Client, Key, Method, Mixing, Reply, Round, Shows, Stat, Task, method, part, step
 from covey.core.needs import ACCURACY
 from covey.core.reply_schema import SHARE, Known
 from covey.core.shows import NOTHING
@@ -22,12 +22,10 @@ from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, 
 from covey.settings import FILLED, Count, Inline, PartBelowOne, Share, takes
 
 
-@step("scored")
+@step("scored", gives=(ACCURACY,))
 class ScoredTrain(AroundTraining):
     """Training that also tells the accuracy of the model as it was received."""
 
-    kind: ClassVar[str] = "train.scored"
-    gives: ClassVar[Facts] = (ACCURACY,)
     shows: ClassVar[Shows] = Shows(
         what="the exact accuracy of the model on every client's data", instead="use fedavg"
     )
@@ -56,7 +54,7 @@ Momentum = Literal["accelerate", "published"]
 VELOCITY: Key[Tensor] = Key("momentum")
 
 
-@part("update", "momentum")
+@part("update", "momentum", shows=NOTHING)
 class ServerMomentum:
     """FedFa's momentum at the server, for every model.
 
@@ -74,8 +72,6 @@ class ServerMomentum:
     train: Train
     gamma: PartBelowOne = 0.9
     momentum: Momentum = "accelerate"
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         trainable = now.fleet.layout.trainable
@@ -112,7 +108,7 @@ def fair_weights(accuracy: Array, times: Array, beta: float) -> Array:
     return np.asarray((1 - beta) * a / a.sum() + beta * b / b.sum())
 
 
-@part("mix", "fairness")
+@part("mix", "fairness", needs=(ACCURACY,))
 class FairAverage:
     """FedFa's average, in which less accurate and more frequent clients count more.
 
@@ -124,7 +120,6 @@ class FairAverage:
 
     beta: Share = 0.5
 
-    needs: ClassVar[Facts] = (ACCURACY,)
     shows: ClassVar[Shows] = Shows(
         what="single updates and accuracies", instead="use fedavg", in_updates=True
     )

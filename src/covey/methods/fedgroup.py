@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core import ANY_GROUPS, GROUPS, Facts, Key, Method, Round, Shows, Task, method, part
+from covey.core import ANY_GROUPS, GROUPS, Key, Method, Round, Shows, Task, method, part
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.ask_once import ask_once, grouped_once
 from covey.parts.group.reports import first_come
@@ -29,7 +29,7 @@ def decomposed(gram: Array, m: int) -> Array:
     return np.asarray((vectors[:, kept] / np.sqrt(np.maximum(values[kept], 1e-24))).T)
 
 
-@part("group", "updates")
+@part("group", "updates", gives=(GROUPS,))
 class ByDecomposedCosine:
     """Groups by the directions of the clients' first updates (FedGroup's EDC measure).
 
@@ -44,7 +44,6 @@ class ByDecomposedCosine:
     train: Train
     groups: Count = 3
 
-    gives: ClassVar[Facts] = (GROUPS,)
     shows: ClassVar[Shows] = Shows(
         what="single updates of every client before the first round", instead=ANY_GROUPS
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array
-from covey.core import Client, Fact, Facts, Key, Method, Mixing, Reply, Round, Shows, Task, method, part, step
+from covey.core import Client, Fact, Key, Method, Mixing, Reply, Round, Shows, Task, method, part, step
 from covey.core.needs import KNOWN_GROUPS, ONE_MODEL
 from covey.core.reply_schema import Known, Stat
 from covey.core.shows import ANY_GROUPS
@@ -26,12 +26,10 @@ COURSES = Fact("the course of the loss in every reply", 'set local = "course"')
 INTERACTIONS: Key[dict[str, Any]] = Key("fedgwc.interactions")
 
 
-@step("course")
+@step("course", gives=(COURSES,))
 class TrainWithCourse(AroundTraining):
     """Training that also tells the course of its loss, at ten points of the way."""
 
-    kind: ClassVar[str] = "train.course"
-    gives: ClassVar[Facts] = (COURSES,)
     shows: ClassVar[Shows] = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
     def __call__(self, client: Client, task: Task) -> Reply:
@@ -86,7 +84,7 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
     return labels
 
 
-@part("mix", "interactions")
+@part("mix", "interactions", needs=(ONE_MODEL, COURSES), gives=(KNOWN_GROUPS,))
 class ByInteractions:
     """Groups whose interactions have settled are split by them; then each group's replies are averaged (FedGWC).
 
@@ -102,8 +100,6 @@ class ByInteractions:
     settled: Positive = 1e-5
     most: Count = 4
 
-    needs: ClassVar[Facts] = (ONE_MODEL, COURSES)
-    gives: ClassVar[Facts] = (KNOWN_GROUPS,)
     shows: ClassVar[Shows] = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> Mixing:

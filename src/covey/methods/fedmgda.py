@@ -9,7 +9,7 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from scipy.sparse import csr_array
 
 from covey.arrays import Array
-from covey.core import ONE_MODEL, Facts, Method, Mixing, Round, Shows, method, part
+from covey.core import ONE_MODEL, Method, Mixing, Round, Shows, method, part
 from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.mix.gram import products
 from covey.parts.selection.plain import Uniform
@@ -43,7 +43,7 @@ def shortest(gram: Array, preferred: Array, eps: float) -> Array:
     return np.asarray(found.x)
 
 
-@part("mix", "common-descent")
+@part("mix", "common-descent", needs=(ONE_MODEL,))
 class CommonDescent:
     """FedMGDA+: a step along a direction that serves all clients of the round.
 
@@ -56,7 +56,6 @@ class CommonDescent:
     eta: Positive = 1.0
     eps: Share = 0.1
 
-    needs: ClassVar[Facts] = (ONE_MODEL,)
     shows: ClassVar[Shows] = Shows(
         what="single updates, which it balances against each other",
         instead="use fedavg or cfic",

@@ -14,13 +14,11 @@ from covey.arrays import Array
 from covey.core import (
     MODEL_PER_CLIENT,
     Client,
-    Facts,
     Known,
     Method,
     Mixing,
     Reply,
     Round,
-    Shows,
     Stat,
     Task,
     method,
@@ -59,7 +57,7 @@ def to_each_its_own(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     return {i: replace(task, args=args, held=(), keep=False) for i, task in to_owner(now, ids).items()}
 
 
-@step("aligned")
+@step("aligned", shows=SHOWS_MEANS)
 class TrainAligned(PlainTraining):
     """First the classifier alone, one epoch; then the extractor alone, whose features are drawn to the prototypes.
 
@@ -70,8 +68,6 @@ class TrainAligned(PlainTraining):
     pull: NotNegative = 1.0
 
     of: ClassVar[str] = "fedpac"
-    kind: ClassVar[str] = "train.aligned"
-    shows: ClassVar[Shows] = SHOWS_MEANS
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)
@@ -129,12 +125,9 @@ def combination(own: int, means: Sequence[Array], variances: Array) -> Array:
     return shortest(costs / scale, np.full(count, 1 / count), 1.0)
 
 
-@part("mix", "extractor-and-classifiers")
+@part("mix", "extractor-and-classifiers", needs=(MODEL_PER_CLIENT,), shows=SHOWS_MEANS)
 class ExtractorAndClassifiers:
     """The extractors are averaged by samples; of classifiers everybody gets the combination that suits its own data."""
-
-    needs: ClassVar[Facts] = (MODEL_PER_CLIENT,)
-    shows: ClassVar[Shows] = SHOWS_MEANS
 
     def __call__(self, now: Round) -> list[Mixing]:
         rows, replies, layout = len(now.models), now.replies, now.fleet.layout

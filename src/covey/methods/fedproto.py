@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 
 from covey.core import (
     MODEL_PER_CLIENT,
     Client,
-    Facts,
     Known,
     Method,
     Reply,
     Round,
-    Shows,
     Stat,
     Task,
     method,
@@ -54,7 +51,7 @@ def own_and_prototypes(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     return {i: replace(task, args=args) for i, task in to_owner(now, ids).items()}
 
 
-@step("prototypes")
+@step("prototypes", shows=SHOWS_MEANS)
 class TrainToPrototypes(AroundTraining):
     """Trains the client's own network, whose representations are drawn to the common prototypes, and tells its own.
 
@@ -65,9 +62,6 @@ class TrainToPrototypes(AroundTraining):
 
     pull: NotNegative = 1.0
     widths: tuple[WidthShare, ...] = (1.0,)
-
-    kind: ClassVar[str] = "train.prototypes"
-    shows: ClassVar[Shows] = SHOWS_MEANS
 
     def __call__(self, client: Client, task: Task) -> Reply:
         layout, bench, row = (
@@ -100,12 +94,9 @@ class TrainToPrototypes(AroundTraining):
         return no_classes(dataset)
 
 
-@part("after", "prototypes")
+@part("after", "prototypes", needs=(), shows=SHOWS_MEANS)
 class KeepPrototypes:
     """Averages the clients' prototypes by samples."""
-
-    needs: ClassVar[Facts] = ()
-    shows: ClassVar[Shows] = SHOWS_MEANS
 
     def __call__(self, now: Round) -> None:
         keep_prototypes(now)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.core import Client, Fact, Facts, Key, Method, Mixing, Reply, Round, Shows, Task, method, part, step
+from covey.core import Client, Fact, Key, Method, Mixing, Reply, Round, Task, method, part, step
 from covey.core.needs import SEVERAL_MODELS
 from covey.core.reply_schema import Known, Stat
 from covey.core.shows import FIT_OF_MODELS
@@ -42,18 +42,13 @@ def responsibilities(
     return np.asarray(gamma / gamma.sum(axis=0))
 
 
-@step("responsible")
+@step("responsible", needs=(TURN,), gives=(MASS,), shows=FIT_OF_MODELS)
 class ResponsibleTrain(AroundTraining):
     """Trains the model whose turn it is on all samples, each weighted by how far that model explains it (FedRC).
 
     The client's mixture omega is the mean of gamma over its samples and stays at home; the reply tells how much of each
     label every model explains.
     """
-
-    kind: ClassVar[str] = "train.responsible"
-    needs: ClassVar[Facts] = (TURN,)
-    gives: ClassVar[Facts] = (MASS,)
-    shows: ClassVar[Shows] = FIT_OF_MODELS
 
     def __call__(self, client: Client, task: Task) -> Reply:
         classes = len(client.train.dataset.classes)
@@ -93,13 +88,9 @@ class ResponsibleTrain(AroundTraining):
         return replace(self.train, batches=None).work(train, test) + 4 * FORWARD_SHARE * train
 
 
-@part("send", "in-turn")
+@part("send", "in-turn", needs=(SEVERAL_MODELS, LABELS), gives=(TURN,), shows=FIT_OF_MODELS)
 class ModelsInTurn:
     """Everybody gets all models, whose turn it is, and the share of each label in what every model explains."""
-
-    needs: ClassVar[Facts] = (SEVERAL_MODELS, LABELS)
-    gives: ClassVar[Facts] = (TURN,)
-    shows: ClassVar[Shows] = FIT_OF_MODELS
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         args: dict[str, Any] = {"turn": (now.number - 1) % len(now.models)}
@@ -109,12 +100,9 @@ class ModelsInTurn:
         return dict.fromkeys(ids, Task(models=now.models, slots=tuple(range(len(now.models))), args=args))
 
 
-@part("mix", "by-mass")
+@part("mix", "by-mass", needs=(MASS,), shows=FIT_OF_MODELS)
 class ByMass:
     """The model whose turn it was is averaged by how many samples of each client it explains."""
-
-    needs: ClassVar[Facts] = (MASS,)
-    shows: ClassVar[Shows] = FIT_OF_MODELS
 
     def __call__(self, now: Round) -> Mixing:
         explained = [float(np.asarray(reply.stats["mass"])[reply.slot].sum()) for reply in now.replies]

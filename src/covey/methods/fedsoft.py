@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from covey.core import Client, Fact, Facts, Method, Mixing, Reply, Round, Shows, Task, method, part, step
+from covey.core import Client, Fact, Method, Mixing, Reply, Round, Shows, Task, method, part, step
 from covey.core.reply_schema import SHARE, Known, Stat
 from covey.core.shows import ANY_GROUPS
 from covey.methods.ifca import AllModels, RandomStarts
@@ -21,7 +21,7 @@ from covey.settings import Count, NotNegative, PartBelowOne
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 
 
-@step("soft")
+@step("soft", gives=(IMPORTANCE,))
 class SoftTrain(AroundTraining):
     """Trains one model near to all that fit the client's data: F_k(v) + (pull / 2) sum of u_s ||v - c_s||^2.
 
@@ -35,8 +35,6 @@ class SoftTrain(AroundTraining):
     pull: NotNegative = 0.1
     floor: PartBelowOne = 0.01
 
-    kind: ClassVar[str] = "train.soft"
-    gives: ClassVar[Facts] = (IMPORTANCE,)
     shows: ClassVar[Shows] = Shows(
         what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS
     )
@@ -70,11 +68,10 @@ def importance(client: Client, rows: torch.Tensor, floor: float) -> np.ndarray:
     return np.asarray(share / share.sum())
 
 
-@part("mix", "soft")
+@part("mix", "soft", needs=(IMPORTANCE,))
 class SoftAverage:
     """c_s <- sum of u_ks n_k w_k / sum of u_ks n_k over all replies (FedSoft)."""
 
-    needs: ClassVar[Facts] = (IMPORTANCE,)
     shows: ClassVar[Shows] = Shows(
         what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS
     )

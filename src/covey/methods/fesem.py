@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core import ANY_GROUPS, KNOWN_GROUPS, ONE_MODEL, Facts, Method, Mixing, Round, Shows, method, part
+from covey.core import ANY_GROUPS, KNOWN_GROUPS, ONE_MODEL, Method, Mixing, Round, Shows, method, part
 from covey.methods.cfl import to_known_group
 from covey.parts.group.reports import first_come
 from covey.parts.mix.average import weights
@@ -24,7 +24,7 @@ def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
 
 
-@part("mix", "nearest-centre")
+@part("mix", "nearest-centre", needs=(ONE_MODEL,), gives=(KNOWN_GROUPS,))
 class NearestCentre:
     """Every client belongs to the model that its own is nearest to, and each model is its members' mean (FeSEM).
 
@@ -37,8 +37,6 @@ class NearestCentre:
 
     k: Count = 4
 
-    needs: ClassVar[Facts] = (ONE_MODEL,)
-    gives: ClassVar[Facts] = (KNOWN_GROUPS,)
     shows: ClassVar[Shows] = Shows(
         what="single updates, which find their nearest centre", instead=ANY_GROUPS, in_updates=True
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 
-from covey.core import GROUPS, NOTHING, Facts, Key, Method, Round, Shows, method, part
+from covey.core import GROUPS, NOTHING, Key, Method, Round, method, part
 from covey.methods.cafa import by_label_mix
 from covey.parts.mix.average import Average
 from covey.parts.selection.plain import PerRound
@@ -35,12 +34,9 @@ def equitable(
     return sorted(chosen)
 
 
-@part("select", "equitable")
+@part("select", "equitable", needs=(GROUPS,), shows=NOTHING)
 class Equitable(PerRound):
     """As many clients of every group, and of a group those that worked least often (FLIPS)."""
-
-    needs: ClassVar[Facts] = (GROUPS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         here = {i: now.groups[i] for i in now.here if i in now.groups}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.core import Client, Facts, Key, Method, Reply, Round, Step, Task, method, part, server_client, step
+from covey.core import Client, Key, Method, Reply, Round, Step, Task, method, part, server_client, step
 from covey.core.needs import GROUPS
 from covey.core.reply_schema import Known, Stat
 from covey.core.shows import ANY_GROUPS, Shows
@@ -21,13 +21,11 @@ from covey.settings import Count, Share
 PREDICTIONS: Key[dict[int, NDArray[Any]]] = Key("flis.predictions")
 
 
-@step()
+@step(kind="query.predict")
 class Predict(Step):
     """Asks for the predicted classes of the first samples of the test data; the server asks itself."""
 
     samples: Count = 500
-
-    kind: ClassVar[str] = "query.predict"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, _ = client.test.select(np.arange(min(self.samples, len(client.test)))).tensors()
@@ -46,7 +44,7 @@ def disagreement(left: Reports, right: Reports) -> Array:
     return np.array([[float((a != b).mean()) for b in right] for a in left])
 
 
-@part("group", "inference")
+@part("group", "inference", gives=(GROUPS,))
 class ByInference:
     """Groups by how often the clients' first trained models agree on samples that the server has (FLIS).
 
@@ -59,7 +57,6 @@ class ByInference:
     samples: Count = 500
     agree: Share | None = None
 
-    gives: ClassVar[Facts] = (GROUPS,)
     shows: ClassVar[Shows] = Shows(
         what="what every client's own model says of the server's samples", instead=ANY_GROUPS
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array, Labels
-from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core import Client, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.needs import GROUPS, MODEL_PER_GROUP
 from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS, NOTHING
@@ -26,7 +26,7 @@ MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")
 
 
-@step()
+@step(kind="query.moments")
 class TellMoments(Step):
     """Asks for moments of the client's data as the sent model represents them, in `dims` fixed random directions.
 
@@ -37,8 +37,6 @@ class TellMoments(Step):
     dims: Count = 8
     classes: Count = 10
     deviations: bool = False
-
-    kind: ClassVar[str] = "query.moments"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = (client.train if len(client.train) else client.test).tensors()
@@ -135,7 +133,7 @@ def cut_at_knee(distances: Array) -> Labels:
     return Density(algorithm="dbscan", eps=reach)(distances, "precomputed")
 
 
-@part("group", "moments")
+@part("group", "moments", gives=(GROUPS,))
 class ByMoments:
     """Groups by moments of the clients' data under the model of round `after`; before that, all are one group (FLUX).
 
@@ -152,7 +150,6 @@ class ByMoments:
     clusters: Count | None = None
     published: bool = False
 
-    gives: ClassVar[Facts] = (GROUPS,)
     shows: ClassVar[Shows] = Shows(what="exact moments of every client's features", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:

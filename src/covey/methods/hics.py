@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from covey.arrays import Array
-from covey.core import Facts, Key, Method, Round, Shows, method, part
+from covey.core import Key, Method, Round, Shows, method, part
 from covey.methods.baselines import fedavg
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
@@ -36,7 +36,7 @@ def heterogeneity(updates: Array, entropies: Array, weight: float) -> Array:
     return np.asarray((table + table.T) / 2)
 
 
-@part("select", "entropy")
+@part("select", "entropy", needs=(BIASES,))
 class ByEntropy(PerRound):
     """Everybody once; then clusters by output biases, drawn by softmax of sharpness times mean entropy (HiCS-FL).
 
@@ -50,7 +50,6 @@ class ByEntropy(PerRound):
     weight: NotNegative = 10.0
     sharpness: NotNegative = 4.0
 
-    needs: ClassVar[Facts] = (BIASES,)
     shows: ClassVar[Shows] = Shows(
         what="the bias of every client's update, and with it its label mix", instead="use fedavg"
     )

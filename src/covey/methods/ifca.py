@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import BEST_MODEL, Client, Facts, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core import BEST_MODEL, Client, Method, Reply, Round, Step, Task, method, part, step
 from covey.core.needs import KNOWN_GROUPS, SEVERAL_MODELS
 from covey.parts.banks import to_group
 from covey.parts.mix.average import Weighting
@@ -20,11 +20,9 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.settings import Count, Natural, Share, takes
 
 
-@step()
+@step(kind="query.best")
 class TellBest(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
-
-    kind: ClassVar[str] = "query.best"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, _ = best_row(client, task)
@@ -34,7 +32,7 @@ class TellBest(Step):
         return FORWARD_SHARE * train
 
 
-@part("send", "all")
+@part("send", "all", needs=(SEVERAL_MODELS,), shows=BEST_MODEL)
 class AllModels:
     """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once.
 
@@ -44,9 +42,6 @@ class AllModels:
     n_shared: Natural = 0
     choose_on: Natural = 0
 
-    needs: ClassVar[Facts] = (SEVERAL_MODELS,)
-    shows: ClassVar[Shows] = BEST_MODEL
-
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         cut = leading_columns(now.fleet.layout, self.n_shared)
         slots = tuple(range(len(now.models)))
@@ -55,21 +50,18 @@ class AllModels:
         return dict.fromkeys(ids, task)
 
 
-@part("send", "last-choice")
+@part("send", "last-choice", needs=(SEVERAL_MODELS, KNOWN_GROUPS), shows=BEST_MODEL)
 class LastChoice:
     """Everybody is served with the model it chose last; who never chose gets all of them."""
 
     n_shared: Natural = 0
-
-    needs: ClassVar[Facts] = (SEVERAL_MODELS, KNOWN_GROUPS)
-    shows: ClassVar[Shows] = BEST_MODEL
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         unknown = [client for client in ids if client not in now.groups]
         return to_group(now, ids) | AllModels(n_shared=self.n_shared)(now, unknown)
 
 
-@part("bank", "random-starts")
+@part("bank", "random-starts", gives=(SEVERAL_MODELS,), shows=BEST_MODEL)
 class RandomStarts:
     """k models with different first weights (IFCA); redrawn until each attracts enough of a sample of clients.
 
@@ -89,9 +81,6 @@ class RandomStarts:
     least: Share = 0.1
     asked: Count = 10
     n_shared: Natural = 0
-
-    gives: ClassVar[Facts] = (SEVERAL_MODELS,)
-    shows: ClassVar[Shows] = BEST_MODEL
 
     def __call__(self, now: Round) -> Tensor:
         if len(now.models):

@@ -42,15 +42,12 @@ def styles(x: Tensor, share: float) -> NDArray[np.float64]:
 StyleShare = Annotated[float, Range(0, 0.4)]  # of a side of the picture
 
 
-@step()
+@step(kind="query.style", of_labels=True)
 class Style(Step):
     """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
 
     share: StyleShare = 0.1
     per_class: bool = True
-
-    kind: ClassVar[str] = "query.style"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x, y = client.train.tensors()

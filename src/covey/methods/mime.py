@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Fact, Facts, Key, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core import Client, Fact, Key, Method, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.needs import ONE_MODEL
 from covey.core.reply_schema import Known, Stat
 from covey.core.shows import AT_THE_SERVER
@@ -24,7 +24,7 @@ GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
 
 
-@step("mimic")
+@step("mimic", gives=(GRADIENTS,))
 class MimicTrain(PlainTraining):
     """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).
 
@@ -37,8 +37,6 @@ class MimicTrain(PlainTraining):
     beta: PartBelowOne = 0.9
 
     of: ClassVar[str] = "mime"
-    kind: ClassVar[str] = "train.mimic"
-    gives: ClassVar[Facts] = (GRADIENTS,)
     shows: ClassVar[Shows] = Shows(
         what="a gradient of every client at the server's model", instead=AT_THE_SERVER
     )
@@ -61,13 +59,12 @@ class MimicTrain(PlainTraining):
         return self.train.work(train, test) + train
 
 
-@part("send", "with-momentum")
+@part("send", "with-momentum", needs=(ONE_MODEL, MOMENTUM))
 class WithMomentum(ModelWith):
     """Everybody gets the model and the server's momentum."""
 
     key: ClassVar[Key[Tensor]] = MOMENTUM
     arg: ClassVar[str] = "momentum"
-    needs: ClassVar[Facts] = (ONE_MODEL, MOMENTUM)
     shows: ClassVar[Shows] = Shows(
         what="a gradient of every client at the server's model", instead=AT_THE_SERVER
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from covey.core import NOTHING, Client, Method, Reply, Shows, Task, method, step
+from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import fedavg, fedavg_around
 from covey.parts.mix.average import Weighting
 from covey.parts.steps.evaluate import FORWARD_SHARE
@@ -25,7 +25,7 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
     return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
 
 
-@step("contrastive")
+@step("contrastive", shows=NOTHING)
 class ContrastiveTrain(AroundTraining):
     """Training whose representations are drawn to those of the common model and away from the client's last own.
 
@@ -39,10 +39,6 @@ class ContrastiveTrain(AroundTraining):
 
     mu: NotNegative = 1.0
     temperature: Positive = 0.5
-
-    kind: ClassVar[str] = "train.contrastive"
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)

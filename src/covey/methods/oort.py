@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array, Mask
-from covey.core import Client, Fact, Facts, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
+from covey.core import Client, Fact, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
 from covey.core.needs import UTILITY
 from covey.core.reply_schema import Stat
 from covey.core.shows import EXACT_LOSSES
@@ -26,7 +26,7 @@ from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, 
 from covey.settings import FILLED, Count, Inline, Percentile, Share, validated
 
 
-@step("utility")
+@step("utility", gives=(UTILITY,))
 class TrainWithUtility(AroundTraining):
     """Training that also tells how useful the client's data are: |B| sqrt(mean of the squared per-sample losses).
 
@@ -35,8 +35,6 @@ class TrainWithUtility(AroundTraining):
     come out of training itself on a device, and cost nothing more.
     """
 
-    kind: ClassVar[str] = "train.utility"
-    gives: ClassVar[Facts] = (UTILITY,)
     shows: ClassVar[Shows] = Shows(what="the exact loss of every client's samples", instead="use fedavg")
 
     def __call__(self, client: Client, task: Task) -> Reply:
@@ -103,7 +101,7 @@ class Oort:
     window: float = 5.0
 
 
-@part("select", "oort")
+@part("select", "oort", needs=(UTILITIES,), gives=(EXPLOITED,), shows=EXACT_LOSSES)
 class ByUtility(Oort):
     """Oort's full algorithm: exploit clients of high utility, explore untried ones, first round at random.
 
@@ -116,10 +114,6 @@ class ByUtility(Oort):
 
     train: Train
     per_round: Count = 10
-
-    needs: ClassVar[Facts] = (UTILITIES,)
-    gives: ClassVar[Facts] = (EXPLOITED,)
-    shows: ClassVar[Shows] = EXACT_LOSSES
 
     def __call__(self, now: Round) -> list[int]:
         state = now.memory.get(UTILITIES.name) or {
@@ -172,7 +166,7 @@ def remember_utilities(now: Round) -> None:
     UTILITIES.keep(now.memory, state | kept)
 
 
-@part("select", "oort-simple")
+@part("select", "oort-simple", shows=EXACT_LOSSES)
 class ByPenalisedLoss(ByLosses):
     """HACCS' simplified Oort: the highest losses, with a penalty for devices slower than T.
 
@@ -183,8 +177,6 @@ class ByPenalisedLoss(ByLosses):
 
     percentile: Percentile = 10.0
     penalty: float = 2.0
-
-    shows: ClassVar[Shows] = EXACT_LOSSES
 
     def __call__(self, now: Round) -> list[int]:
         known = self.known(now)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.core import Client, Facts, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
+from covey.core import Client, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.needs import GROUPS
 from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS
@@ -22,7 +22,7 @@ Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 
 
-@step()
+@step(kind="query.subspace")
 class TellSubspace(Step):
     """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors].
 
@@ -31,8 +31,6 @@ class TellSubspace(Step):
 
     vectors: Count = 3
     by_class: bool = False
-
-    kind: ClassVar[str] = "query.subspace"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x, y = (client.train if len(client.train) else client.test).tensors()  # labels are not needed
@@ -81,7 +79,7 @@ def principal_angles(left: Reports, right: Reports) -> Array:
     return table
 
 
-@part("group", "angles")
+@part("group", "angles", gives=(GROUPS,))
 class ByAngles:
     """Groups by the smallest principal angle between the subspaces of the clients' data (PACFL).
 
@@ -97,7 +95,6 @@ class ByAngles:
     clusters: Count | None = None
     published: bool = False
 
-    gives: ClassVar[Facts] = (GROUPS,)
     shows: ClassVar[Shows] = Shows(what="directions in which every client's samples lie", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:

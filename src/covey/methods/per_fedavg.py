@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from covey.core import NOTHING, Client, Method, Reply, Shows, Task, method, step
+from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import fedavg
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, pairs
 from covey.parts.steps.train import Train, best_row
 from covey.settings import Positive
 
 
-@step("meta")
+@step("meta", shows=NOTHING)
 class MetaTrain(PlainTraining):
     """Trains what one step on the client's data would make good: w <- w - lr g(w - alpha g(w; first); second).
 
@@ -25,9 +25,6 @@ class MetaTrain(PlainTraining):
     alpha: Positive = 0.01
 
     of: ClassVar[str] = "per-fedavg"
-    kind: ClassVar[str] = "train.meta"
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, row = best_row(client, task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
-from covey.core import NOTHING, Client, Facts, Method, Reply, Shows, Task, method, step
+from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import fedavg
 from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
@@ -14,7 +14,7 @@ from covey.parts.update.optimiser import ServerOptimiser
 from covey.settings import FILLED, Count, Inline, Positive
 
 
-@step("moreau")
+@step("moreau", gives=(TRAINED_MODEL,), shows=NOTHING)
 class MoreauTrain(PlainTraining):
     """On every batch the own model t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps, then w_k follows it.
 
@@ -31,9 +31,6 @@ class MoreauTrain(PlainTraining):
     rate: Positive | None = None
 
     of: ClassVar[str] = "pfedme"
-    kind: ClassVar[str] = "train.moreau"
-    gives: ClassVar[Facts] = (TRAINED_MODEL,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, near = best_row(client, task)

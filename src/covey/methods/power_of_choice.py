@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
 from covey.arrays import Array
-from covey.core import EXACT_LOSSES, Method, Round, Send, Shows, method, part, to_everybody
+from covey.core import EXACT_LOSSES, Method, Round, Send, method, part, to_everybody
 from covey.errors import UserError
 from covey.methods.baselines import random
 from covey.parts.mix.average import Weighting
@@ -19,14 +18,12 @@ from covey.parts.steps.train import Train
 from covey.settings import Count
 
 
-@part("select", "power-of-choice")
+@part("select", "power-of-choice", shows=EXACT_LOSSES)
 class PowerOfChoice(PerRound):
     """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
 
     send: Send = to_everybody
     candidates: Count = 20
-
-    shows: ClassVar[Shows] = EXACT_LOSSES
 
     def __post_init__(self) -> None:
         if self.candidates < self.per_round:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from covey.core import ROUNDS_OF_SUMS, Key, Method, Round, Shows, method, part
 from covey.methods.stale import FirstArrivals
@@ -14,11 +14,9 @@ from covey.settings import FILLED, Count, Inline
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
 
 
-@part("select", "least-available")
+@part("select", "least-available", shows=Shows(what="single updates that come late", instead=ROUNDS_OF_SUMS))
 class LeastAvailable(PerRound):
     """Those who were reachable least often come first, while they are there (REFL); ties are drawn."""
-
-    shows: ClassVar[Shows] = Shows(what="single updates that come late", instead=ROUNDS_OF_SUMS)
 
     def __call__(self, now: Round) -> list[int]:
         seen = dict(PRESENCE.get(now.memory, {}))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Client, Fact, Facts, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
+from covey.core import Client, Fact, Key, Known, Method, Reply, Round, Shows, Task, method, part, step
 from covey.core.needs import ONE_MODEL
 from covey.core.reply_schema import Stat
 from covey.core.shows import AT_THE_SERVER
@@ -23,15 +23,13 @@ CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')
 
 
-@step("controlled")
+@step("controlled", gives=(CONTROLS,))
 class ControlledTrain(AroundTraining):
     """Training whose gradients are corrected by control variates: v <- v - lr (g - c_k + c).
 
     Afterwards c_k <- c_k - c + (w - v) / (K lr) over its K steps (option II); the reply holds by how much c_k changed.
     """
 
-    kind: ClassVar[str] = "train.controlled"
-    gives: ClassVar[Facts] = (CONTROLS,)
     shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
     def __post_init__(self) -> None:
@@ -56,13 +54,12 @@ class ControlledTrain(AroundTraining):
         return self.train.expects(known) | {"control": Stat(shape=(known.learned,), direction=True)}
 
 
-@part("send", "with-control")
+@part("send", "with-control", needs=(ONE_MODEL, CONTROL))
 class WithControl(ModelWith):
     """Everybody gets the model and the server's control variate."""
 
     key: ClassVar[Key[Tensor]] = CONTROL
     arg: ClassVar[str] = "control"
-    needs: ClassVar[Facts] = (ONE_MODEL, CONTROL)
     shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
 

@@ -53,7 +53,7 @@ def fading(staleness: np.ndarray, power: float) -> np.ndarray:
     return np.asarray((1.0 + staleness) ** -power)
 
 
-@part("mix", "stale")
+@part("mix", "stale", shows=Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS))
 class StaleAverage:
     """Replies count less the older the model is that they started from; each model of the bank moves towards them.
 
@@ -69,8 +69,6 @@ class StaleAverage:
     rate: Positive = 1.0
     power: NotNegative = 0.5
     whole: bool = False
-
-    shows: ClassVar[Shows] = Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS)
 
     def __call__(self, now: Round) -> Mixing:
         count = len(now.models)

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from covey.core import Facts, Key, Round, Send, Shows, Task, part
+from covey.core import Key, Round, Send, Task, part
 from covey.core.shows import NOTHING
 
 NEWEST = 0.3  # share of the newest model: about the last three rounds count
 AVERAGES: Key[dict[int, Tensor]] = Key("averages over rounds", 'add "average" to after')
 
 
-@part("after", "average")
+@part("after", "average", gives=(AVERAGES,), shows=NOTHING)
 class KeepAverages:
     """a <- a + share (w - a) for every model w that has replies in the round; a starts as the first such w."""
-
-    shows: ClassVar[Shows] = NOTHING
-    gives: ClassVar[Facts] = (AVERAGES,)
 
     def __call__(self, now: Round) -> None:
         kept = dict(AVERAGES.get(now.memory, {}))
@@ -36,14 +32,11 @@ class KeepAverages:
         AVERAGES.keep(now.memory, kept)
 
 
-@part("send", "average")
+@part("send", "average", needs=(AVERAGES,), shows=NOTHING)
 class SendAverages:
     """What `send` sends, with the average over rounds in place of every model that has one."""
 
     send: Send
-
-    shows: ClassVar[Shows] = NOTHING
-    needs: ClassVar[Facts] = (AVERAGES,)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         averages = AVERAGES.get(now.memory, {})

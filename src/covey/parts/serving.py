@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,15 +24,11 @@ JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key("judgements so far")
 Per = Literal["model", "group"]
 
 
-@part("after", "judged")
+@part("after", "judged", needs=(JUDGEMENTS,), gives=(JUDGED,), shows=KEPT_OUT)
 class KeepJudgements:
     """Adds up, for every model, how good each share of the clients' own training was on data kept out of it."""
 
     per: Per = "model"
-
-    needs: ClassVar[Facts] = (JUDGEMENTS,)
-    gives: ClassVar[Facts] = (JUDGED,)
-    shows: ClassVar[Shows] = KEPT_OUT
 
     def __call__(self, now: Round) -> None:
         kept = dict(JUDGED.get(now.memory, {}))
@@ -71,15 +67,12 @@ def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float
     return TRIED[int(np.lexsort((-score, table[:, 2]))[0])]
 
 
-@part("send", "adapted")
+@part("send", "adapted", needs=(JUDGED,), shows=KEPT_OUT)
 class ServeAdapted:
     """The rows that `send` sends, and how far a client should make them its own."""
 
     send: Send
     per: Per = "model"
-
-    needs: ClassVar[Facts] = (JUDGED,)
-    shows: ClassVar[Shows] = KEPT_OUT
 
     def privately(self, budget: Budget) -> Send:  # noqa: ARG002
         """The rows alone: a client chooses at home what to make of them, and tells nobody."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import torch
 
-from covey.core import ONE_MODEL, Fact, Facts, Mixing, Round, Shows, Task, part
+from covey.core import ONE_MODEL, Fact, Mixing, Round, Shows, Task, part
 from covey.parts.mix.average import Weighting, weighted_rows, weights
 from covey.settings import Range
 from covey.training.narrow import Narrow
@@ -19,7 +19,7 @@ WidthShare = Annotated[float, Range(above=0, most=1)]
 SHOWS_PARTS = Shows(what="which clients have which part of the model", instead="use fedavg or fedavgm")
 
 
-@part("send", "widths")
+@part("send", "widths", needs=(ONE_MODEL,), gives=(WIDTHS,), shows=SHOWS_PARTS)
 class ToWidths:
     """Client i gets the part of the common model that its device can hold: ceil(width n) of n units of a hidden layer.
 
@@ -30,10 +30,6 @@ class ToWidths:
 
     widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25)
     rolling: bool = False
-
-    needs: ClassVar[Facts] = (ONE_MODEL,)
-    gives: ClassVar[Facts] = (WIDTHS,)
-    shows: ClassVar[Shows] = SHOWS_PARTS
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         layout, row = now.fleet.layout, now.models[0]
@@ -51,15 +47,12 @@ class ToWidths:
         return {i: tasks[self.widths[i % len(self.widths)]] for i in ids}
 
 
-@part("send", "usable-widths")
+@part("send", "usable-widths", needs=(ONE_MODEL,), shows=SHOWS_PARTS)
 class ServeWidths:
     """Client i uses the part that it would be sent next, as the whole network has it: zero elsewhere."""
 
     widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25)
     rolling: bool = False
-
-    needs: ClassVar[Facts] = (ONE_MODEL,)
-    shows: ClassVar[Shows] = SHOWS_PARTS
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         layout, first = now.fleet.layout, now.number if self.rolling else 0
@@ -71,7 +64,7 @@ class ServeWidths:
         return {i: tasks[self.widths[i % len(self.widths)]] for i in ids}
 
 
-@part("mix", "covered")
+@part("mix", "covered", needs=(ONE_MODEL,), shows=SHOWS_PARTS)
 class AverageCovered:
     """Every number is averaged over those clients whose networks have it; one that none has stays as it is.
 
@@ -79,9 +72,6 @@ class AverageCovered:
     """
 
     weighting: Weighting = "samples"
-
-    needs: ClassVar[Facts] = (ONE_MODEL,)
-    shows: ClassVar[Shows] = SHOWS_PARTS
 
     def __call__(self, now: Round) -> list[Mixing]:
         values, slots = weights(now.replies, self.weighting), [reply.slot for reply in now.replies]

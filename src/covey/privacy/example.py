@@ -19,7 +19,7 @@ from covey.settings import Count, Epsilon, Positive, Range
 from covey.training.bench.clipping import Clipping, opacus_library, poisson_batches
 
 
-@step()
+@step(kind="train.example")
 class ExampleTrain(Step):
     """SGD on gradients that are clipped sample by sample and summed with noise; every batch is a Poisson sample.
 
@@ -40,7 +40,6 @@ class ExampleTrain(Step):
     delta: Annotated[float, Range(above=0, below=1)]
     rounds: Count
 
-    kind: ClassVar[str] = "train.example"
     accounted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:

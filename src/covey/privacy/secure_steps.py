@@ -118,11 +118,9 @@ class AboutNoData(Step):
         return 0.0
 
 
-@step()
+@step(kind="query.secure-keys")
 class SecureKeys(AboutNoData):
     """Makes two pairs of keys for this round; the public ones are told."""
-
-    kind: ClassVar[str] = "query.secure-keys"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         crypto, before = primitives(), client.state.get("secure", {})
@@ -141,7 +139,7 @@ class SecureKeys(AboutNoData):
         return {"pk1": key, "pk2": key}
 
 
-@step()
+@step(kind="query.secure-shares")
 class SecureShares(AboutNoData):
     """Shares the first private key and a seed among the neighbours, sealed for each of them.
 
@@ -150,8 +148,6 @@ class SecureShares(AboutNoData):
     """
 
     threshold: Count
-
-    kind: ClassVar[str] = "query.secure-shares"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         crypto, kept = primitives(), of_this_round(client)
@@ -211,15 +207,13 @@ class SecureShares(AboutNoData):
         }
 
 
-@step()
+@step(kind="query.secure-open")
 class SecureOpen(AboutNoData):
     """Opens the neighbours' letters, and says of each dealer whether its shares are those that it is bound to.
 
     Who blames one shows its private key for letters, so that the server can see for itself, and sends no numbers under
     the secrets of this try.
     """
-
-    kind: ClassVar[str] = "query.secure-open"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         kept = of_this_round(client)
@@ -250,7 +244,7 @@ class SecureOpen(AboutNoData):
         }
 
 
-@step()
+@step(kind="query.secure-update")
 class SecureUpdate(Step):
     """The step, of whose update only whole numbers under masks leave the client; in a simulation, the numbers.
 
@@ -265,8 +259,6 @@ class SecureUpdate(Step):
     clip: Positive
     share: NotNegative = 0.0
     bits: Annotated[int, Range(1, 30)] = BITS
-
-    kind: ClassVar[str] = "query.secure-update"
 
     @property
     def accounted(self) -> bool:
@@ -315,14 +307,12 @@ class SecureUpdate(Step):
         return self.step.work(train, test)
 
 
-@step()
+@step(kind="query.secure-unmask")
 class SecureUnmask(AboutNoData):
     """Gives its shares: of the seeds of those whose numbers arrived, and of the keys of those whose did not.
 
     Never both of one client: that would unmask it.
     """
-
-    kind: ClassVar[str] = "query.secure-unmask"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         kept = of_this_round(client)

@@ -26,12 +26,9 @@ from covey.training.rows import Layout
 SINGLE_TREES = Shows(what="a tree of every client's own", instead="use boosting, whose rounds make sums")
 
 
-@step()
+@step(kind="train.tree", shows=SINGLE_TREES)
 class TellTree(TellHistograms):
     """A tree that the client grows on what the forest leaves over of its own samples; only the tree travels."""
-
-    kind: ClassVar[str] = "train.tree"
-    shows: ClassVar[Shows] = SINGLE_TREES
 
     def __call__(self, client: Client, task: Task) -> Reply:
         grove = Grove(client.bench.layout, task.models[0].clone())

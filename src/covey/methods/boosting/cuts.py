@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,11 +25,9 @@ FIRST: Key[Tensor] = Key("boosting.first")  # the row that every forest starts f
 QUANTILES = Shows(what="quantiles of every client's inputs", instead='set method.cuts = "grid"')
 
 
-@step()
+@step(kind="query.quantiles")
 class TellQuantiles(Step):
     """Of each input at most 256 values, each with how many samples it stands for: all values, or evenly spaced ones."""
-
-    kind: ClassVar[str] = "query.quantiles"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x = client.train.tensors()[0].flatten(1).numpy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Singles
-from covey.core import NOTHING, Client, Facts, Known, Reply, Shows, Stat, Step, Task, step
+from covey.core import NOTHING, Client, Facts, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset, View
 from covey.errors import RunError
 from covey.methods.boosting.forest import UNIT, Grove
@@ -74,7 +73,7 @@ class SampleRows:
         return found
 
 
-@step()
+@step(kind="train.histogram", shows=NOTHING)
 class TellHistograms(Step):
     """The client's part of the next sum; of its reply only that sum travels, and of the row everything but the sums.
 
@@ -92,9 +91,6 @@ class TellHistograms(Step):
     growth: Growth = Growth()
     own: Natural = 0
     holdout: PartBelowOne = 0.0
-
-    kind: ClassVar[str] = "train.histogram"
-    shows: ClassVar[Shows] = NOTHING
 
     @property
     def gives(self) -> Facts:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar
 
-from covey.core import KNOWN_GROUPS, NOTHING, Facts, Round, Shows, part
+from covey.core import KNOWN_GROUPS, NOTHING, Round, part
 from covey.parts.selection.plain import PerRound
 
 
-@part("select", "largest-group")
+@part("select", "largest-group", needs=(KNOWN_GROUPS,), shows=NOTHING)
 class LargestGroup(PerRound):
     """So many reachable clients of the largest group, which CAFA calls the IID cluster.
 
     Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
     """
-
-    needs: ClassVar[Facts] = (KNOWN_GROUPS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         sizes = Counter(now.groups.values())

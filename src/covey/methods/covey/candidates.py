@@ -45,7 +45,7 @@ CERTAIN = 3.0  # standard deviations that a class's count must have for its mean
 CANDIDATES: Key[dict[str, Any]] = Key("prototypes of clusters", "add a group part that finds them")
 
 
-@step()
+@step(kind="query.candidate", of_labels=True)
 class AddSketch(Step):
     """The client's class table, of length 1, for the prototype that it chooses at home; without any, for all.
 
@@ -54,9 +54,6 @@ class AddSketch(Step):
     """
 
     dims: Count = DIMS
-
-    kind: ClassVar[str] = "query.candidate"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         table = candidate_table(client, self.dims)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from covey.core import Client, Facts, Method, Reply, Round, Shows, Task, part, step
+from covey.core import Client, Method, Reply, Round, Task, part, step
 from covey.core.needs import SEVERAL_MODELS
 from covey.core.shows import NOTHING
 from covey.methods.covey.candidates import CANDIDATES, SPLITS, Prototypes, candidate_table, nearest
@@ -54,12 +54,10 @@ def one_per_candidate(now: Round) -> Tensor:
     return now.models if len(now.models) else now.fleet.start().expand(count, -1).clone()
 
 
-@part("send", "candidates")
+@part("send", "candidates", needs=(CANDIDATES, SEVERAL_MODELS), shows=NOTHING)
 class SendCandidates:
     """Everybody gets all models and the prototypes, to choose at home."""
 
-    needs: ClassVar[Facts] = (CANDIDATES, SEVERAL_MODELS)
-    shows: ClassVar[Shows] = NOTHING
     chosen_at_home: ClassVar[bool] = True  # sums over the rows of all models hide who chose which
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
@@ -68,12 +66,9 @@ class SendCandidates:
         return dict.fromkeys(ids, Task(models=now.models, slots=slots, args=args if len(slots) > 1 else {}))
 
 
-@step()
+@step(kind="train.chosen", shows=NOTHING)
 class TrainChosen(AroundTraining):
     """Training of the model whose prototype is nearest to the client's own classes."""
-
-    kind: ClassVar[str] = "train.chosen"
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         if len(task.models) == 1:

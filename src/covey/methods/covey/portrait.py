@@ -56,7 +56,7 @@ ENOUGH = 8.0  # from here on more samples make the bits no more certain
 FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
 
 
-@step()
+@step(kind="query.portrait", of_labels=True)
 class DescribeClasses(Step):
     """Asks for a portrait: counts of the labels, and noisy bits of every class's mean in two halves of the samples.
 
@@ -69,9 +69,7 @@ class DescribeClasses(Step):
     privacy: Privacy = Privacy()
     noise: BitNoise = "simulated"
 
-    kind: ClassVar[str] = "query.portrait"
     told: ClassVar[tuple[str, ...]] = ("counts", "bits", "views")
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = classes_of(len(client.train.dataset.classes))

@@ -42,7 +42,7 @@ FEWEST = 4.0  # and so many samples
 FARTHEST = 12.0  # standard deviations that no noise is away: one number in 10^32 is
 
 
-@step()
+@step(kind="query.sketch", of_labels=True)
 class SketchClasses(Step):
     """Asks for class sums and counts under Gaussian noise: (epsilon, delta) for one sample, whatever is computed of it.
 
@@ -58,9 +58,7 @@ class SketchClasses(Step):
     delta: Share = 5e-6
     dims: Count = 64
 
-    kind: ClassVar[str] = "query.sketch"
     told: ClassVar[tuple[str, ...]] = ("counts", "sums")
-    of_labels: ClassVar[bool] = True
     counted: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002

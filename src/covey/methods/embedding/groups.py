@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from covey.core import GROUPS, NOTHING, Facts, Round, Shows, part
+from covey.core import GROUPS, NOTHING, Round, part
 from covey.parts.selection.plain import PerRound
 
 
-@part("select", "each-group")
+@part("select", "each-group", needs=(GROUPS,), shows=NOTHING)
 class EachGroup(PerRound):
     """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
-
-    needs: ClassVar[Facts] = (GROUPS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         chosen: list[int] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,11 +33,9 @@ from covey.training.rows import Layout, read_row, write_row
 Way = Literal["federated", "public", "hybrid"]
 
 
-@step()
+@step(kind="train.autoencoder")
 class TrainAutoencoder(Train):
     """Local training of an autoencoder, booked under its own name."""
-
-    kind: ClassVar[str] = "train.autoencoder"
 
 
 @validated

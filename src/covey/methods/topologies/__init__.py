@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from covey.core import GROUPS, NOTHING, Facts, Group, Method, Round, Select, Shows, method, part
+from covey.core import GROUPS, NOTHING, Group, Method, Round, Select, method, part
 from covey.methods.topologies.labels import LabelClusters, Linkage
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.exchange import (
@@ -103,25 +103,19 @@ def over_topology(
     )
 
 
-@part("select", "grouped")
+@part("select", "grouped", needs=(GROUPS,), shows=NOTHING)
 class Grouped:
     """Everybody who is here and belongs to a cluster."""
-
-    needs: ClassVar[Facts] = (GROUPS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         return [i for i in now.here if i in now.groups]
 
 
-@part("select", "representatives")
+@part("select", "representatives", needs=(REPRESENTATIVES,), shows=NOTHING)
 class Leaders:
     """The representatives of the clusters, among those who are here."""
 
     exchange: Exchange
-
-    needs: ClassVar[Facts] = (REPRESENTATIVES,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         return self.exchange.leaders(now)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from covey.arrays import Array
-from covey.core import ANY_GROUPS, GROUPS, Facts, Key, Round, Shows, part
+from covey.core import ANY_GROUPS, GROUPS, Key, Round, Shows, part
 from covey.methods.topologies.dbscan_bisection import agglomerative, clusters_by_bisection
 from covey.parts.ask_once import Heard, answers, ask_once, grouped_once
 from covey.parts.group.distances import hellinger
@@ -24,7 +24,7 @@ COUNTS: Key[dict[int, Array]] = Key("label counts")
 MOST = 4000  # clients that are compared each with each (128 MB); of more, evenly chosen ones
 
 
-@part("group", "label-clusters")
+@part("group", "label-clusters", gives=(GROUPS, SIZES))
 class LabelClusters:
     """Clusters of like labels, as many as asked for; everybody tells its label counts once.
 
@@ -37,7 +37,6 @@ class LabelClusters:
     by: Linkage = "dbscan"
     min_samples: Count = 3
 
-    gives: ClassVar[Facts] = (GROUPS, SIZES)
     shows: ClassVar[Shows] = Shows(what="exact counts of every client's labels", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> dict[int, int]:

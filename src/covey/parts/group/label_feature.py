@@ -32,7 +32,7 @@ def label_feature(counts: NDArray[np.integer]) -> int:
     return int(np.lexsort((-counts.astype(np.int64), -deviation))[0])
 
 
-@step()
+@step(kind="query.label-feature")
 class TellLabel(Step):
     """A client's label feature: one whole number is all that the server learns about its data.
 
@@ -42,7 +42,6 @@ class TellLabel(Step):
 
     epsilon: float | None = None
 
-    kind: ClassVar[str] = "query.label-feature"
     whole_client: ClassVar[bool] = True
 
     @property
@@ -96,7 +95,7 @@ def by_label(now: Round) -> dict[int, int]:
     return with_labels(now, now.here)
 
 
-@part("group", "noisy-label-feature")
+@part("group", "noisy-label-feature", gives=(GROUPS,), shows=NOTHING)
 class ByNoisyLabel:
     """CFIC's clusters of labels that are a lie now and then, by randomised response.
 
@@ -105,9 +104,6 @@ class ByNoisyLabel:
     """
 
     epsilon: Epsilon = 2.0
-
-    gives: ClassVar[Facts] = (GROUPS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> dict[int, int]:
         return with_labels(now, now.here, self.epsilon)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from covey.core import KNOWN_GROUPS, NOTHING, Facts, Key, Round, Shows, part
+from covey.core import KNOWN_GROUPS, NOTHING, Key, Round, part
 from covey.parts.selection.plain import PerRound
 
 Quota = Literal["equal", "published"]
@@ -47,7 +47,7 @@ def sample_clusters(
     return sorted(chosen)
 
 
-@part("select", "every-cluster")
+@part("select", "every-cluster", needs=(KNOWN_GROUPS,), gives=(VISITS,), shows=NOTHING)
 class EveryCluster(PerRound):
     """CFIC's sampling: so many of the reachable clients, as evenly from the groups as they allow.
 
@@ -55,10 +55,6 @@ class EveryCluster(PerRound):
     """
 
     quota: Quota = "equal"
-
-    needs: ClassVar[Facts] = (KNOWN_GROUPS,)
-    gives: ClassVar[Facts] = (VISITS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         clusters: dict[int, list[int]] = {}

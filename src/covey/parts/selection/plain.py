@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from covey.core import NOTHING, ONE_MODEL, Round, Shows, part, server_client
 from covey.settings import Chance, Count
@@ -20,11 +19,9 @@ class PerRound:
     per_round: Count = 10
 
 
-@part("select", "uniform")
+@part("select", "uniform", shows=NOTHING)
 class Uniform(PerRound):
     """So many of the reachable clients, uniformly without replacement."""
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         count = min(self.per_round, len(now.here))
@@ -32,7 +29,7 @@ class Uniform(PerRound):
         return sorted(now.here[position] for position in drawn.tolist())
 
 
-@part("select", "poisson")
+@part("select", "poisson", shows=NOTHING)
 class Poisson:
     """Every reachable client by itself, with one probability: how many work is left to chance, and may be nobody.
 
@@ -41,18 +38,14 @@ class Poisson:
 
     rate: Chance = 0.1
 
-    shows: ClassVar[Shows] = NOTHING
-
     def __call__(self, now: Round) -> list[int]:
         drawn = now.stream("select").random(len(now.here)) < self.rate
         return [client for client, works in zip(now.here, drawn, strict=True) if works]
 
 
-@part("select", "everybody")
+@part("select", "everybody", shows=NOTHING)
 class Everybody:
     """All reachable clients."""
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round) -> list[int]:
         return list(now.here)

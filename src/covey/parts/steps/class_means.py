@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ SENSITIVITY = 3.0
 SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of training on it
 
 
-@step()
+@step(kind="query.class-means", of_labels=True)
 class ClassMeans(Step):
     """For each label the number of samples, the sum of their descriptions and of their squares, of two halves.
 
@@ -37,9 +36,6 @@ class ClassMeans(Step):
     privacy: Privacy = Privacy()
     labels: int | None = None
     size: Count = 32
-
-    kind: ClassVar[str] = "query.class-means"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         labels = label_space(client, self.labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class Compression:
         only_with("compress", self, "feedback", self.name is not None, f"compress.name, one of {every}")
 
 
-@step()
+@step(kind="train.compressed")
 class Compressed(Step):
     """The step `step`, whose update w_k - w travels shortened; what is left out waits at the client for the next time.
 
@@ -58,8 +58,6 @@ class Compressed(Step):
     how: How
     share: PART = 0.05
     feedback: bool = True
-
-    kind: ClassVar[str] = "train.compressed"
 
     needs, gives = like("step")
 

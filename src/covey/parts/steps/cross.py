@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import split, validation_size, with_own_buffers
 
 
-@step()
+@step(kind="evaluate.cross")
 class CrossEvaluate(Step):
     """Accuracy of each of the task's rows on the part of the client's data that `holdout` keeps out of training.
 
@@ -25,8 +24,6 @@ class CrossEvaluate(Step):
     holdout: float
     models: int
     by_class: bool = False
-
-    kind: ClassVar[str] = "evaluate.cross"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = split(client, self.holdout)[1].tensors()

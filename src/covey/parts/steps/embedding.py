@@ -13,7 +13,7 @@ import hashlib
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -109,7 +109,7 @@ class Spending:
         return self.bit * self.bits
 
 
-@step()
+@step(kind="query.embedding")
 class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
 
@@ -124,8 +124,6 @@ class Embed(Step):
     normalise: Normalise = "class"
     noise: BitNoise = "simulated"
     again: bool = False
-
-    kind: ClassVar[str] = "query.embedding"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = client.train.tensors()

@@ -25,7 +25,7 @@ ANY = Stat(optional=True)
 FORWARD_SHARE = 1 / 3  # a forward pass costs about a third of a training step
 
 
-@step()
+@step(kind="evaluate.local")
 class Evaluate(Step):
     """Mean of every metric of the objective on one split of the client's data (of several rows, the best one's).
 
@@ -38,7 +38,6 @@ class Evaluate(Step):
     metrics: tuple[Metric, ...] = ()
     share: Annotated[float, Range(above=0, most=1)] = 1.0
 
-    kind: ClassVar[str] = "evaluate.local"
     one_pass: ClassVar[bool] = True
 
     @property

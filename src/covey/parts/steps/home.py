@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from covey.core import NOTHING, Client, Reply, Shows, Task, step
+from covey.core import NOTHING, Client, Reply, Task, step
 from covey.errors import UserError
 from covey.parts.steps.stepwise import LocalBatches, check_plain, is_finite
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
@@ -20,7 +19,7 @@ from covey.training.frozen import SHOWN, named_by
 from covey.training.rows import Layout
 
 
-@step("home")
+@step("home", shows=NOTHING)
 class TrainWithHome(AroundTraining):
     """Training in which some tensors of the model stay at home.
 
@@ -40,10 +39,6 @@ class TrainWithHome(AroundTraining):
     norms: bool = False
     head_epochs: Natural = 0
     home: tuple[str, ...] = ()
-
-    kind: ClassVar[str] = "train.home"
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
         if self.head_epochs:

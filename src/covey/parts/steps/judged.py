@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import torch
 
-from covey.core import KEPT_OUT, Budget, Client, Fact, Facts, Known, Reply, Shows, Stat, Step, Task, step
+from covey.core import KEPT_OUT, Budget, Client, Fact, Known, Reply, Stat, Step, Task, step
 from covey.data.together import fold_of
 from covey.data.types import View
 from covey.parts.steps.at_home import TRIED, score
@@ -21,7 +20,7 @@ FOLDS = 10  # a tenth of the samples is kept out, another one in each round
 JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
 
 
-@step("judged")
+@step("judged", gives=(JUDGEMENTS,), shows=KEPT_OUT)
 class JudgedTrain(AroundTraining):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
 
@@ -29,10 +28,6 @@ class JudgedTrain(AroundTraining):
     w + a (v - w) for each a of `TRIED`, w the model as it was received and v as it was trained. The tenth changes from
     round to round, so that no sample is lost to training.
     """
-
-    kind: ClassVar[str] = "train.judged"
-    gives: ClassVar[Facts] = (JUDGEMENTS,)
-    shows: ClassVar[Shows] = KEPT_OUT
 
     def privately(self, budget: Budget) -> Train:  # noqa: ARG002
         """Plain training: how good it was stays at home."""
@@ -81,7 +76,7 @@ def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
     return part.select(np.flatnonzero(~judging)), part.select(np.flatnonzero(judging))
 
 
-@step()
+@step(kind="evaluate.adapted")
 class EvaluateAdapted(Step):
     """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
 
@@ -93,8 +88,6 @@ class EvaluateAdapted(Step):
     metrics: tuple[Metric, ...] = ()
     updates: int = 1
     share: float = 1.0
-
-    kind: ClassVar[str] = "evaluate.adapted"
 
     @property
     def serving(self) -> Serving:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,12 +9,9 @@ from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.errors import UserError
 
 
-@step()
+@step(kind="query.labels", of_labels=True)
 class CountLabels(Step):
     """How many training samples of each class the client holds: `stats["labels"]`, one number per class."""
-
-    kind: ClassVar[str] = "query.labels"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         classes = len(client.train.dataset.classes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
-from covey.core import NOTHING, Client, Facts, Reply, Shows, Task, step
+from covey.core import NOTHING, Client, Reply, Task, step
 from covey.errors import UserError
 from covey.parts.steps.train import AroundTraining, best_row, local_fit, reply_of
 from covey.parts.widths import WIDTHS
@@ -14,14 +13,9 @@ from covey.training.narrow import Narrow
 from covey.training.rows import Layout
 
 
-@step("narrow")
+@step("narrow", needs=(WIDTHS,), shows=NOTHING)
 class TrainNarrow(AroundTraining):
     """Trains the part of the network that the task's `width` and `first` say, and sends back no more than that."""
-
-    kind: ClassVar[str] = "train.narrow"
-
-    needs: ClassVar[Facts] = (WIDTHS,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
         if self.train.keep_momentum:

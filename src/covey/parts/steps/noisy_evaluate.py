@@ -17,7 +17,7 @@ from covey.settings import Count, Epsilon
 CHANGED = 2.0  # one sample more or less changes both counts by 1
 
 
-@step()
+@step(kind="evaluate.noisy")
 class NoisyEvaluate(Step):
     """(right + Laplace(2 / epsilon)) / (samples + Laplace(2 / epsilon)) on the client's test data; no loss is told.
 
@@ -33,7 +33,6 @@ class NoisyEvaluate(Step):
     adapt: Train | None = None
     updates: Count = 1
 
-    kind: ClassVar[str] = "evaluate.noisy"
     accounted: ClassVar[bool] = True
 
     @property

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 from torch import Tensor
 
-from covey.core import NOTHING, Client, Facts, Known, Reply, Shows, Stat, Step, Task, step
+from covey.core import NOTHING, Client, Known, Reply, Stat, Step, Task, step
 from covey.parts.steps.evaluate import Evaluate, outputs_of
 from covey.parts.steps.served import TRAINED_MODEL, Serving, served_row
 from covey.parts.steps.stepwise import is_finite
@@ -24,7 +23,7 @@ def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: fl
     return local_fit(replace(train, prox=pull), client, own, linear=rest)
 
 
-@step("ditto")
+@step("ditto", gives=(TRAINED_MODEL,), shows=NOTHING)
 class DittoTrain(AroundTraining):
     """Trains the common model w, and then the client's own v on F_k(v) + (pull / 2) ||v - w||^2 (Li et al., 2021).
 
@@ -35,10 +34,6 @@ class DittoTrain(AroundTraining):
     """
 
     pull: NotNegative = 0.1
-
-    kind: ClassVar[str] = "train.ditto"
-    gives: ClassVar[Facts] = (TRAINED_MODEL,)
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, common = best_row(client, task)
@@ -52,14 +47,12 @@ class DittoTrain(AroundTraining):
         return 2 * self.train.work(train, test)
 
 
-@step()
+@step(kind="evaluate.own")
 class EvaluateOwn(Step):
     """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""
 
     metrics: tuple[Metric, ...] = ()
     share: float = 1.0
-
-    kind: ClassVar[str] = "evaluate.own"
 
     @property
     def serving(self) -> Serving:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 
@@ -13,7 +13,7 @@ from covey.settings import Range
 Poison = Literal["scale", "flip", "nan"]
 
 
-@step()
+@step(kind="train.poisoned")
 class Poisoned(Step):
     """The step `local`, except that some clients spoil their update w_k - w before they send it.
 
@@ -24,8 +24,6 @@ class Poisoned(Step):
     clients: tuple[int, ...]
     attack: Poison
     factor: Annotated[float, Range(-1e38, 1e38)] = 1000.0  # what a float32 holds
-
-    kind: ClassVar[str] = "train.poisoned"
 
     @property
     def gives(self) -> Facts:

@@ -15,7 +15,7 @@ from covey.settings import Positive
 from covey.training.rows import Layout
 
 
-@step()
+@step(kind="train.quiet")
 class Quiet(Step):
     """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told.
 
@@ -24,8 +24,6 @@ class Quiet(Step):
     """
 
     step: Step
-
-    kind: ClassVar[str] = "train.quiet"
 
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = self.step(client, task)
@@ -53,7 +51,7 @@ class Quiet(Step):
         return tuple(gives_of(self.step))
 
 
-@step()
+@step(kind="train.noised")
 class Noised(Quiet):
     """The same with noise on the update before it leaves the client: w + min(1, C / ||u||) u + N(0, (z C)^2).
 
@@ -67,7 +65,6 @@ class Noised(Quiet):
     clip: Positive
     noise: Positive
 
-    kind: ClassVar[str] = "train.noised"
     accounted: ClassVar[bool] = True
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ SUMMING_SHARE = 0.01  # adding a sample up costs about a hundredth of training o
 NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by nothing
 
 
-@step()
+@step(kind="query.scale")
 class TellScale(Step):
     """Per channel (of vectors: per feature) the sums of the values and of their squares, and the number of samples.
 
@@ -33,8 +33,6 @@ class TellScale(Step):
     privacy: Privacy = Privacy()
     low: float | None = None
     high: float | None = None
-
-    kind: ClassVar[str] = "query.scale"
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):

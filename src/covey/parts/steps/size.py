@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from covey.core import Client, Key, Reply, Round, Step, Task, step
 from covey.parts.ask_once import answers, ask_once
@@ -11,11 +10,9 @@ from covey.parts.ask_once import answers, ask_once
 SIZES: Key[dict[int, int]] = Key("sizes")
 
 
-@step()
+@step(kind="query.size")
 class Size(Step):
     """The number of training samples, and nothing else."""
-
-    kind: ClassVar[str] = "query.size"
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         return Reply(id=client.id, size=len(client.train))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ BINNING_SHARE = 0.01  # binning a sample costs about a hundredth of training on 
 HistogramBins = Annotated[int, Range(2)]
 
 
-@step()
+@step(kind="query.labels", of_labels=True)
 class LabelSummary(Step):
     """P(y): the client's label histogram as shares of the agreed label space, `privacy` deciding on the noise.
 
@@ -35,9 +35,6 @@ class LabelSummary(Step):
 
     privacy: Privacy = Privacy()
     labels: Count | None = None
-
-    kind: ClassVar[str] = "query.labels"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         labels = label_space(client, self.labels)
@@ -66,16 +63,13 @@ class Binned(Step):
             raise UserError(f"low is {self.low!r}; allowed: below high, which is {self.high!r}")
 
 
-@step()
+@step(kind="query.targets", of_labels=True)
 class TargetSummary(Binned):
     """P(y) of a regression (HACCS, footnote 1): a histogram of the targets, `bins` over the agreed [low, high].
 
     Targets outside the range count in the outermost bins, so that the range tells nothing about anybody's data. One
     sample moves one count, as with labels.
     """
-
-    kind: ClassVar[str] = "query.targets"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         y = client.train.labels().astype(np.float64).reshape(-1)
@@ -93,7 +87,7 @@ class TargetSummary(Binned):
         return 0.0
 
 
-@step()
+@step(kind="query.features", of_labels=True)
 class FeatureSummary(Binned):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
@@ -104,9 +98,6 @@ class FeatureSummary(Binned):
 
     labels: Count | None = None
     bound: Positive | None = None
-
-    kind: ClassVar[str] = "query.features"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         x = raw_features(client)
@@ -139,7 +130,7 @@ class FeatureSummary(Binned):
         return BINNING_SHARE * train
 
 
-@step()
+@step(kind="query.joint", of_labels=True)
 class JointSummary(Binned):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
 
@@ -149,9 +140,6 @@ class JointSummary(Binned):
     """
 
     labels: Count | None = None
-
-    kind: ClassVar[str] = "query.joint"
-    of_labels: ClassVar[bool] = True
 
     def __call__(self, client: Client, task: Task) -> Reply:
         counts = feature_counts(

@@ -10,7 +10,7 @@ from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.served import SERVED_ROW, Serving, served_row
 
 
-@step()
+@step(kind="evaluate.take-home")
 class TakeHome(Step):
     """Keeps the row that the client uses, and how good it is on the client's own test data, in the client's state.
 
@@ -20,7 +20,6 @@ class TakeHome(Step):
 
     serving: Serving
 
-    kind: ClassVar[str] = "evaluate.take-home"
     about_data: ClassVar[bool] = False  # nothing of the client is told, not even which row it took
 
     def __call__(self, client: Client, task: Task) -> Reply:

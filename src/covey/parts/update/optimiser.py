@@ -6,12 +6,12 @@ parameter. Every model of the bank has its own optimiser; one that nobody worked
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from covey.core import NOTHING, Key, Round, Shows, part
+from covey.core import NOTHING, Key, Round, part
 from covey.settings import PartBelowOne, Positive
 
 ServerRule = Literal["momentum", "adam", "yogi", "adagrad"]
@@ -20,7 +20,7 @@ Moments = tuple[Tensor, Tensor]  # m and v
 MOMENTS: Key[dict[int, Moments]] = Key("server optimiser")  # by row
 
 
-@part("update", "optimiser")
+@part("update", "optimiser", shows=NOTHING)
 class ServerOptimiser:
     """The server's step from the old model along the average update: with momentum, or as Adam, Yogi or Adagrad do.
 
@@ -42,8 +42,6 @@ class ServerOptimiser:
     beta1: PartBelowOne = 0.9
     beta2: PartBelowOne = 0.99
     tau: Positive = 1e-3
-
-    shows: ClassVar[Shows] = NOTHING
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         trainable = now.fleet.layout.trainable
