@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import ipaddress
 import resource
 import socket
@@ -26,6 +24,7 @@ from covey.deploy.mailboxes import ANSWER, FETCH, LOOK, NO_MESSAGE, Given, Mailb
 from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
+from covey.memory import give_back_memory
 
 FLEET = "/v1/fleet/"  # all that a site may reach; the control and runtime interfaces stay on loopback
 HOP = ("host", "connection", "content-length", "transfer-encoding", "content-encoding", "keep-alive")
@@ -138,6 +137,7 @@ class Door:
             self.connections(guest.key, self.count(guest.key))
         if not task.cancelled() and (error := task.exception()):
             self.seen(Visit(key="", path="", status=500, received=0, sent=0, why=f"{type(error).__name__}"))
+        self.give_back()
 
     # ------------------------------------------------------------------------------------------ one connection
 
@@ -152,7 +152,7 @@ class Door:
                     reader, writer = await streams(guest.sock, self.tls, self.limits.head_seconds)
                 talk = HttpConnection(reader, writer, self.limits)
                 while await self.exchange(talk, guest):
-                    pass
+                    self.give_back()
             finally:
                 if writer is not None:
                     writer.transport.abort()
@@ -165,7 +165,7 @@ class Door:
             return False
         path = head.target.decode("ascii", "replace")
         headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
-        key, size, sent = "", 0, 0
+        key, size = "", 0
         try:
             if not is_open(path):
                 raise Refusal(404, "it is no path of the fleet interface")
@@ -175,18 +175,23 @@ class Door:
             with self.holding(key) as hold:
                 body = await talk.body(hold)
                 size = len(body)
-                given = await self.given(key, head.method.decode(), path, headers, body, talk.has_left)
-            sent = len(given.content)
-            await talk.answer(given.status, given.headers, given.content)
+                try:
+                    given = await self.given(key, head.method.decode(), path, headers, body, talk.has_left)
+                finally:
+                    del body  # what is not counted any more is not kept for one who is slow to read an answer
         except Refusal as no:
-            self.seen(
-                Visit(key=key or no.key, path=path, status=no.status, received=size, sent=0, why=str(no))
-            )
-            await talk.answer(no.status, {"connection": "close"}, b"")
-            await talk.linger()
-            return False
-        self.seen(Visit(key=key, path=path, status=given.status, received=size, sent=sent))
-        return talk.next()
+            refused = Visit(
+                key=key or no.key, path=path, status=no.status, received=size, sent=0, why=str(no)
+            )  # and not the refusal, whose traceback has the body
+        else:
+            await talk.answer(given.status, given.headers, given.content)
+            sent = len(given.content)
+            self.seen(Visit(key=key, path=path, status=given.status, received=size, sent=sent))
+            return talk.next()
+        self.seen(refused)
+        await talk.answer(refused.status, {"connection": "close"}, b"")
+        await talk.linger()
+        return False
 
     def admit(self, guest: Guest, headers: dict[str, str], path: str) -> str:
         """The key that signed the request, or a refusal; without a list of keys everybody is let in."""
@@ -225,10 +230,12 @@ class Door:
             self.held[key] -= mine
             self.held += Counter()  # keys that hold nothing are dropped
             self.freed += mine
-            if self.freed > self.limits.body_bytes and not self.held:
-                # when nobody has the body any more
-                asyncio.get_running_loop().call_later(0.1, give_back_memory)
-                self.freed = 0
+
+    def give_back(self) -> None:
+        """After a request: has the system take back what more than one body took, where no other is held."""
+        if self.freed > self.limits.body_bytes and not self.held:
+            self.freed = 0
+            give_back_memory()
 
     async def given(
         self,
@@ -282,6 +289,7 @@ class Door:
             answer = await self.client.request(method, path, content=body, headers=kept)
         except httpx.TransportError as error:
             raise Refusal(503, f"the SuperLink does not answer ({type(error).__name__})") from error
+        answer.stream = httpx.ByteStream(b"")  # it has the answer, and that the request's body: a circle
         kept_of_answer = {name: value for name, value in answer.headers.items() if name not in HOP}
         return Given(status=answer.status_code, headers=kept_of_answer, content=answer.content)
 
@@ -357,16 +365,6 @@ def door(
         if thread.is_alive():
             raise RunError(f"the door at {host}:{port} could not be closed")
         loop.close()
-
-
-def give_back_memory() -> None:
-    """Freed memory goes back to the system: in small pieces, as bodies come, the C library would keep it for ever.
-
-    A refusal's traceback may hold a body in a circle, which an idle server would not break by itself.
-    """
-    gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def more_descriptors() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 import math
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from covey.memory import keep_freed_memory
 from covey.training.bench.base import Batches, Fit, FitCohort, LossFunction, More, Precision, Recipe
 from covey.training.bench.clipping import ClippedSums, Clipping, check_model
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
@@ -48,21 +46,6 @@ def takes_channels_last(model: nn.Module, sample: Tensor) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-TRIM, MAPPED = -1, -3  # the numbers of M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in malloc.h
-
-
-@functools.cache
-def keep_freed_memory() -> None:
-    """Has the C library keep what is freed: a step frees and asks for the same megabytes again and again.
-
-    Otherwise they go back to the system and come back page by page, which took up to a tenth of the time of ResNet-18.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(MAPPED, 32 << 20)  # the most that it takes; larger blocks are mapped one by one
-        mallopt(TRIM, 256 << 20)
 
 
 # Dropout draws from torch's one generator, so two threads must not train at the same time; processes may.
