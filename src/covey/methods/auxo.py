@@ -165,9 +165,6 @@ def auxo(
     fifth, the halves part, each with the model so far. A client works where its rewards are highest, and cohorts share
     a round's clients equally (Liu et al., 2023). The number of cohorts is bounded here; the authors' code bounds
     their size instead, which takes hundreds of clients.
-
-    Args:
-        per_round: how many clients work in a round.
     """
     return Method(
         name="auxo",

@@ -18,10 +18,6 @@ def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "sampl
 
     w <- sum of n_k w_k / sum of n_k over the clients of the round (McMahan et al., 2017). `weighting` says what n_k
     is: the number of samples, 1 (equal), or the number of batches.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="fedavg",
@@ -46,8 +42,6 @@ def fedprox(
     mu = 0 it is FedAvg, bit for bit.
 
     Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
         mu: how strongly clients are held to the model they were sent.
     """
     return replace(
@@ -85,10 +79,5 @@ def centralized(train: Train) -> Method:
 
 @method("random", family="selection")
 def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
-    """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
-    """
+    """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline."""
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="random")

@@ -140,7 +140,6 @@ def cfl_gp(
     rounds so far are clustered by their first `k` singular vectors (Kim et al., 2024), until round `until`.
 
     Args:
-        per_round: how many clients work in a round.
         k: how many groups.
         period: rounds between two clusterings.
         until: the last round in which groups are made anew.

@@ -21,7 +21,6 @@ def clustered_sampling(
     sketch of 512 numbers per client). The new model is the plain mean of the drawn models (Fraboni et al., 2021).
 
     Args:
-        per_round: how many clients work in a round.
         by: urns hold clients of similar size, or of similar updates.
     """
     return Method(

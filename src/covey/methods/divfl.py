@@ -47,9 +47,6 @@ def divfl(train: Train, *, per_round: Count = 10) -> Method:
 
     Greedily, each next client lowers most the sum over all clients of the distance to the nearest chosen update
     (Balakrishnan et al., 2022; updates as sketches of 512 numbers).
-
-    Args:
-        per_round: how many clients work in a round.
     """
     return Method(
         name="divfl",

@@ -95,7 +95,6 @@ def feddisco(
     sum 1 over the round's clients (Ye et al., 2023). Clients tell d_k once, and nothing else about their labels.
 
     Args:
-        per_round: how many clients work in a round.
         measure: of the discrepancy between label shares: kl, l2, l1 or cosine.
         a: how much the discrepancy counts.
         b: what is added to every weight.

@@ -138,7 +138,6 @@ def feddrift(train: Train, *, per_round: int = 10, delta: Positive = 0.5) -> Met
     (Jothimurugesan et al., 2023, FedDrift-Eager with merging).
 
     Args:
-        per_round: how many clients work in a round.
         delta: how much the loss must rise for a drift, and may differ between groups that become one.
     """
     return fedavg_per_group(

@@ -92,7 +92,6 @@ def feddyn(train: Train, *, per_round: Count = 10, alpha: Positive = 0.01) -> Me
     (`train.clip`, else to norm 10), without which few clients per round with few labels each can make it diverge.
 
     Args:
-        per_round: how many clients work in a round.
         alpha: weight of the penalty that ties clients to the common model.
     """
     return Method(

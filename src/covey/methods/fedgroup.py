@@ -98,7 +98,6 @@ def fedgroup(train: Train, *, per_round: int = 10, clusters: Count = 3) -> Metho
     singular vectors of all updates makes the groups (Duan et al., 2021, static FedGroup with inter-group rate 0).
 
     Args:
-        per_round: how many clients work in a round.
         clusters: how many groups.
     """
     return fedavg_per_group(

@@ -159,7 +159,6 @@ def fedgwc(
     have the lowest Davies-Bouldin score (Licciardi et al., 2025).
 
     Args:
-        per_round: how many clients work in a round.
         gamma: how fast likeness falls with the distance of two clients' interactions.
         settled: mean squared change of the interactions below which they have settled.
         most: the most parts of one split.

@@ -87,7 +87,6 @@ def fedmgda(train: Train, *, per_round: Count = 10, eta: Positive = 1.0, eps: Sh
     weights, eps = 1 is MGDA. The step is at most `eta` long in parameter space, whatever the learning rate.
 
     Args:
-        per_round: how many clients work in a round.
         eta: length of the server's step.
         eps: how far a client's weight may be from its share of samples.
     """

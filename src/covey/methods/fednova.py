@@ -35,9 +35,6 @@ class NormalisedAverage:
     """FedNova's average of updates per local step: w <- w + tau_eff sum of p_k (w_k - w) / tau_k.
 
     tau_k is the number of local steps (see `local_lengths`), tau_eff = sum of p_k tau_k, p_k the share of the reply.
-
-    Args:
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
 
     train: Train
@@ -81,10 +78,6 @@ def fednova(train: Train, *, per_round: int = 10, weighting: Weighting = "sample
 
     w <- w + tau_eff sum of p_k (w_k - w) / tau_k with tau_eff = sum of p_k tau_k (Wang et al., 2020, eq. 6). With
     equally many local steps at every client it is FedAvg.
-
-    Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     mix = NormalisedAverage(train=train, weighting=weighting)
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fednova", mix=mix)

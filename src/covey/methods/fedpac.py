@@ -159,7 +159,6 @@ def fedpac(train: Train, *, per_round: Count = 10, pull: NotNegative = 1.0) -> M
     2023).
 
     Args:
-        per_round: how many clients work in a round.
         pull: weight of the distance to the prototypes.
     """
     return Method(

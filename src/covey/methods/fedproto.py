@@ -117,7 +117,6 @@ def fedproto(
     its own network.
 
     Args:
-        per_round: how many clients work in a round.
         pull: weight of the distance to the prototypes.
         widths: of the device classes; client i is of class i modulo their number.
     """

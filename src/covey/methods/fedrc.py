@@ -129,7 +129,6 @@ def fedrc(train: Train, *, per_round: Count = 10, k: Count = 3) -> Method:
     client they explain; the authors train all in every round and average by samples. A client uses the best of them.
 
     Args:
-        per_round: how many clients work in a round.
         k: how many models.
     """
     return Method(

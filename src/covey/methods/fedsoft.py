@@ -96,7 +96,6 @@ def fedsoft(
     c_s <- sum of u_ks n_k v_k / sum of u_ks n_k (Ruan and Joe-Wong, 2022). A client uses the best of the models.
 
     Args:
-        per_round: how many clients work in a round.
         k: how many models.
         pull: how strongly the trained model is held to the models (the paper's lambda).
         floor: the least importance of a model.

@@ -69,7 +69,6 @@ def fesem(train: Train, *, per_round: int = 10, k: Count = 4) -> Method:
     yet works on the model that fits its data best.
 
     Args:
-        per_round: how many clients work in a round.
         k: how many models.
     """
     return Method(

@@ -54,7 +54,6 @@ def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None)
     Label shares are told once and clustered by K-means (Bhope et al., 2023).
 
     Args:
-        per_round: how many clients work in a round.
         clusters: how many clusters of label mixes; none: by the best silhouette.
     """
     return Method(

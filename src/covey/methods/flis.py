@@ -88,7 +88,6 @@ def flis(train: Train, *, per_round: int = 10, samples: Count = 500, agree: Shar
     are inputs of the server's test set, without their labels.
 
     Args:
-        per_round: how many clients work in a round.
         samples: of the server's own data on which models are compared.
         agree: share of equal predictions down to which clients are alike; none: by the best silhouette.
     """

@@ -190,8 +190,5 @@ def flux(train: Train, *, per_round: Count = 10, group: Annotated[ByMoments, Inl
     model represents them, and means by class; clusters of these get a model each, from the common one on. A client
     without labels is placed by P(x) alone (Fenoglio et al., 2025). By default clusters are cut by silhouette, with
     `published` by DBSCAN.
-
-    Args:
-        per_round: how many clients work in a round.
     """
     return fedavg_per_group("flux", train, group, per_round=per_round, bank=one_per_group_from_common)

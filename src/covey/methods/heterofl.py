@@ -27,8 +27,6 @@ def heterofl(
     square root. A client uses the part that it trains (Diao et al., 2021).
 
     Args:
-        per_round: how many clients work in a round.
-        weighting: what a reply counts by: its samples, equally, or its batches.
         widths: of the device classes; client i is of class i modulo their number.
     """
     return Method(

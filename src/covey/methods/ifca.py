@@ -144,7 +144,6 @@ def ifca(
     Args:
         choose_on: batches of its training data on which a client that trains chooses; none is all of them.
         serve: whoever uses a model takes the best of all again, or the one it chose last.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="ifca",

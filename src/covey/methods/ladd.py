@@ -168,9 +168,7 @@ def ladd(
     Only the clustering is LADD's; the rest of it is for segmentation.
 
     Args:
-        per_round: how many clients work in a round.
         n_shared: how many leading tensors are common to all clusters.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     grouped = fedavg_per_group("ladd", train, group, per_round=per_round)
     return replace(grouped, mix=GroupAverage(weighting=weighting, n_shared=n_shared))

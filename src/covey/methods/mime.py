@@ -99,7 +99,6 @@ def mime_lite(train: Train, *, per_round: int = 10, beta: PartBelowOne = 0.9) ->
     equal weights. Clients send twice as much as in FedAvg.
 
     Args:
-        per_round: how many clients work in a round.
         beta: how much of the server's momentum is in every step.
     """
     local = MimicTrain(train=train, beta=beta)

@@ -109,7 +109,6 @@ class ByUtility(Oort):
 
     Args:
         train: what clients do, for their durations.
-        per_round: how many clients work in a round.
     """
 
     train: Train
@@ -325,9 +324,6 @@ def oort(
 
     Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
     than T, the duration at `percentile`, which the pacer moves. A falling share of the places goes to untried clients.
-
-    Args:
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="oort",
@@ -344,9 +340,6 @@ def oort_simple(
 ) -> Method:
     """Oort as the HACCS paper compares with it: every round the highest losses, times (T / t) ^ penalty for devices
     slower than T, the duration at `percentile` of the reachable ones; no exploration, bonus or pacer.
-
-    Args:
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     after = (remember_losses,)
     return replace(random(train, weighting=weighting), name="oort-simple", select=select, after=after)

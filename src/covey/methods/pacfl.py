@@ -115,8 +115,5 @@ def pacfl(train: Train, *, per_round: Count = 10, group: Annotated[ByAngles, Inl
 
     Every client tells the first `vectors` left singular vectors of its data; clients are clustered by the smallest
     principal angle between their subspaces, average linkage cut at `angle` degrees (Vahidian et al., 2023).
-
-    Args:
-        per_round: how many clients work in a round.
     """
     return fedavg_per_group("pacfl", train, group, per_round=per_round)

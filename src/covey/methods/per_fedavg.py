@@ -45,7 +45,6 @@ def per_fedavg(train: Train, *, per_round: int = 10, alpha: Positive = 0.01) -> 
     Algorithm 1, first-order). Whoever uses the model trains it for one step of size alpha first.
 
     Args:
-        per_round: how many clients work in a round.
         alpha: learning rate of the one step.
     """
     return replace(

@@ -64,7 +64,6 @@ def pfedme(
     w <- (1 - beta) w + beta mean of the w_k (Dinh et al., 2020, Algorithm 1). A client uses t.
 
     Args:
-        per_round: how many clients work in a round.
         beta: of the server on its way to the mean; 1 takes the mean.
     """
     return replace(

@@ -64,9 +64,7 @@ def power_of_choice(
     The candidates evaluate the present model first, which costs a transfer and time.
 
     Args:
-        per_round: how many clients work in a round.
         candidates: clients that evaluate the model first.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     select = PowerOfChoice(per_round=per_round, candidates=candidates)
     return replace(random(train, weighting=weighting), name="power-of-choice", select=select)

@@ -33,9 +33,6 @@ def refl(train: Train, *, per_round: Count = 10, mix: Annotated[FreshAndLate, In
     A round ends with `per_round` arrivals; what arrives later counts (1 - beta) / (1 + staleness) + beta (1 - exp(-d /
     largest d)) beside 1 for a fresh reply, d how far it would move the fresh ones' mean (Abdelmoniem et al., 2023;
     availability is the share of rounds so far, in place of a forecast).
-
-    Args:
-        per_round: how many clients work in a round.
     """
     return Method(
         name="refl",

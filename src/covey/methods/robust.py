@@ -20,7 +20,6 @@ def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Cou
     best so many are averaged equally (multi-Krum). It withstands f of n >= 2 f + 3 replies.
 
     Args:
-        per_round: how many clients work in a round.
         hostile: how many replies may be hostile.
         keep: how many of the best replies are averaged.
     """
@@ -38,7 +37,6 @@ def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) 
     """Each parameter is the mean of the replies without the share `trim` at either end (Yin et al., 2018).
 
     Args:
-        per_round: how many clients work in a round.
         trim: share that is left out at either end.
     """
     return replace(
@@ -48,9 +46,5 @@ def trimmed_mean(train: Train, *, per_round: Count = 10, trim: BelowHalf = 0.1) 
 
 @method("median", family="robust", paper="https://arxiv.org/abs/1803.01498")
 def median(train: Train, *, per_round: Count = 10) -> Method:
-    """Each parameter is the median of the replies (Yin et al., 2018).
-
-    Args:
-        per_round: how many clients work in a round.
-    """
+    """Each parameter is the median of the replies (Yin et al., 2018)."""
     return replace(fedavg(train, per_round=per_round), name="median", mix=None, combine=Median())

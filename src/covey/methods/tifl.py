@@ -157,8 +157,5 @@ def tifl(
     A tier is drawn by probability while it has credits (ceil(rounds / tiers)). When the tier in work made no progress
     over `interval` rounds, tiers are ranked by loss: the worst of n gets probability n / (n (n + 1) / 2), and so on.
     `losses` says how the losses are known: reported with training, asked (and paid) each round, or as published.
-
-    Args:
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return replace(random(train, weighting=weighting), name="tifl", select=select, after=(remember_losses,))

@@ -40,6 +40,11 @@ LARGEST: dict[Any, int] = {int: 100_000_000, float: 1_000_000_000}
 # send: which models they would get. exchange: the mix over a topology.
 PARTS_FILLED_IN = ("step", "send", "exchange")  # whether they fit is said by what parts need and give
 FILLED_IN = ("train", *PARTS_FILLED_IN)
+# What these settings are wherever nothing else is said of them.
+EVERYWHERE = {
+    "per_round": "how many clients work in a round.",
+    "weighting": "what a reply counts by: its samples, equally, or its batches.",
+}
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
@@ -104,8 +109,8 @@ def description(maker: Callable[..., Any]) -> list[str]:
 
 
 def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
-    """The lines about the settings: the block `Args:` of the docstring, and of those that it is made of (`takes`)."""
-    found: dict[str, str] = {}
+    """Lines about its settings and others: the block `Args:` of the docstring, and of what it is made of (`takes`)."""
+    found = dict(EVERYWHERE)
     if isinstance(maker, TakesParts):
         for part in maker.takes:
             found |= picked(about_settings(part), maker)

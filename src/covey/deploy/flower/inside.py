@@ -38,7 +38,6 @@ def as_method(strategy: flower.Strategy, train: Train, *, per_round: int = 10) -
     Args:
         strategy: such as `flwr.serverapp.strategy.FedAdam(eta=0.01)`; it stays as it is.
         train: the local training.
-        per_round: how many clients work in a round.
 
     Examples:
         >>> from flwr.serverapp.strategy import FedMedian

@@ -97,7 +97,6 @@ def cafa(
     spends at most.
 
     Args:
-        per_round: how many clients work in a round.
         evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
         power: exponent of the balanced accuracy.
         weighting: samples: times the number of samples; equal: not; none: samples if balanced, equal if published.
@@ -138,7 +137,6 @@ def abfa(
     accuracy by class, mean over the classes, to the `power`; with `published` it is eq. 9-10.
 
     Args:
-        per_round: how many clients work in a round.
         evaluation: balanced weighs by the mean accuracy of the classes; published is eq. 9-10.
         power: exponent of the balanced accuracy.
     """
@@ -158,9 +156,6 @@ def cbcc(
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
 
     w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
-
-    Args:
-        per_round: how many clients work in a round.
     """
     return Method(
         name="cbcc",
@@ -175,11 +170,7 @@ def cbcc(
 def cbcc_select(
     train: Train, *, per_round: Count = 6, group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED
 ) -> Method:
-    """Only clients of the largest cluster by label shares, the "IID cluster", participate; their plain mean (eq. 7).
-
-    Args:
-        per_round: how many clients work in a round.
-    """
+    """Only clients of the largest cluster by label shares, the "IID cluster", participate; their plain mean (eq. 7)."""
     return replace(
         cbcc(train, group=group),
         name="cbcc-select",

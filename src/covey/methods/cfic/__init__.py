@@ -47,7 +47,6 @@ def cfic(
     `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
 
     Args:
-        per_round: how many clients work in a round.
         alpha: how much of the correction is kept from round to round.
         beta: strength of the correction.
         scale: of beta: relative to the average update, or absolute, a length as printed.

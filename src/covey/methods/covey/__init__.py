@@ -82,7 +82,6 @@ def covey(
     round to it. `without` leaves parts out.
 
     Args:
-        per_round: how many clients work in a round.
         every: rounds between two descriptions of the clients' classes.
         flip: probability with which every bit is flipped.
         epsilon: privacy loss of the label counts; none sends them exactly.

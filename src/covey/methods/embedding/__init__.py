@@ -203,10 +203,8 @@ def embedding(
     that drifted migrate.
 
     Args:
-        per_round: how many clients work in a round.
         per: whether per_round is for the fleet or for each cluster.
         n_shared: how many leading tensors are common to all clusters.
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     return Method(
         name="embedding",

@@ -139,7 +139,6 @@ def haccs(
 
     Args:
         schedule: fair fills the round that is worth most for its time; published draws clusters (eq. 7).
-        weighting: what a reply counts by: its samples, equally, or its batches.
     """
     if schedule == "fair":
         usual = ByCluster(step=train, per_round=published.per_round, losses=published.losses)

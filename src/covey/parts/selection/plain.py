@@ -10,11 +10,7 @@ from covey.settings import Chance, Count
 
 @dataclass(frozen=True, kw_only=True)
 class PerRound:
-    """A selection of so many clients.
-
-    Args:
-        per_round: how many clients work in a round.
-    """
+    """A selection of so many clients."""
 
     per_round: Count = 10
 
