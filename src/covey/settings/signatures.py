@@ -80,7 +80,8 @@ def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> di
         default = parameter.default
         if dataclasses.is_dataclass(maker):
             default = _field_default(maker, name, default)
-        found[name] = Setting(name=name, type=hints.get(name, Any), default=default, help=lines.get(name, ""))
+        about = lines.get(name) or EVERYWHERE.get(name, "")
+        found[name] = Setting(name=name, type=hints.get(name, Any), default=default, help=about)
     return found
 
 
@@ -109,8 +110,8 @@ def description(maker: Callable[..., Any]) -> list[str]:
 
 
 def about_settings(maker: Callable[..., Any]) -> dict[str, str]:
-    """Lines about its settings and others: the block `Args:` of the docstring, and of what it is made of (`takes`)."""
-    found = dict(EVERYWHERE)
+    """The lines about the settings: the block `Args:` of the docstring, and of those that it is made of (`takes`)."""
+    found: dict[str, str] = {}
     if isinstance(maker, TakesParts):
         for part in maker.takes:
             found |= picked(about_settings(part), maker)
