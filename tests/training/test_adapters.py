@@ -20,6 +20,7 @@ from covey.runs.run import resume, run_config
 from covey.testing import small_fleet
 from covey.training.adapters import LoRA
 from covey.training.models import build
+from covey.training.models.transformers import Attention, Prefixed
 from covey.training.rows import Layout
 from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, sites
 from tests.deploy.test_frozen_sender import fleet
@@ -188,3 +189,34 @@ def test_a_prompt_is_all_that_trains_and_what_follows_it_answers(
 def test_a_prompt_needs_layers_of_vectors() -> None:
     with pytest.raises(UserError, match="target is 'body'; allowed: layers that take vectors"):
         build("mlp", input_shape=(1, 8, 8), outputs=10, adapter={"name": "prompt"})
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_prefix_is_seen_from_every_place_and_what_follows_a_place_is_not(causal: bool) -> None:
+    torch.manual_seed(0)
+    inner = Attention(2, 1, causal=causal)
+    made, x = Prefixed(inner, 3), torch.randn(1, 4, 2)
+    q, k, v = (layer(x)[0] for layer in (inner.query, inner.key, inner.value))
+    places = []
+    for at in range(4):  # by hand: one place after another, softmax over the prefix and what it may see
+        seen = at + 1 if causal else 4
+        keys, values = torch.cat([made.keys, k[:seen]]), torch.cat([made.values, v[:seen]])
+        places.append(torch.softmax(keys @ q[at] / 2**0.5, 0) @ values)
+    assert torch.allclose(made(x)[0], inner.out(torch.stack(places)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"), [({**VIT, "name": "decoder", "patch": None}, (6,)), (VIT, (1, 8, 8))]
+)
+def test_a_prefix_is_all_that_trains(network: dict, shape: tuple[int, ...]) -> None:
+    told = {key: value for key, value in network.items() if value is not None}
+    model = build(**told, input_shape=shape, outputs=10, adapter={"name": "prefix", "count": 3})
+    assert Layout.of(model).trainable == 2 * 2 * 3 * 16  # two blocks, keys and values
+    x = torch.ones(2, *shape) if len(shape) == 3 else torch.ones(2, *shape, dtype=torch.long)
+    model(x).sum().backward()
+    assert all(parameter.grad.any() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def test_a_prefix_needs_attention() -> None:
+    with pytest.raises(UserError, match=r'adapter\.name is "prefix", which needs attention'):
+        build("mlp", input_shape=(1, 8, 8), outputs=10, adapter={"name": "prefix"})

@@ -17,6 +17,7 @@ from covey.parts.ask_once import answers
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline, Range
+from covey.training.models.encoders import as_numbers
 
 Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
@@ -34,7 +35,7 @@ class TellSubspace(Step):
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         x, y = (client.train if len(client.train) else client.test).tensors()  # labels are not needed
-        matrix = x.flatten(1).double().numpy()
+        matrix = as_numbers(x).flatten(1).double().numpy()
         parts = [matrix]
         if self.by_class and len(client.train):
             parts = [matrix[y.numpy() == label] for label in range(len(client.train.dataset.classes))]

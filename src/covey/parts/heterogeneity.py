@@ -20,6 +20,7 @@ from covey.errors import RunError, UserError
 from covey.parts.class_geometry import Described, Pairs, beside_others, compare, described, told_by_labels
 from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, sketches, table_of_classes
 from covey.parts.steps.privacy import Privacy
+from covey.training.models.encoders import as_numbers
 
 EXACT_SIZE, NOISY_SIZE = 32, 8  # numbers that describe a sample
 CONFIDENCE = 0.95
@@ -137,7 +138,9 @@ def of_simulation(fleet: Fleet) -> dict[str, float]:
     for client in evenly(len(data.shares), MOST_CLIENTS).tolist():
         x, y = data.shares[client].train.select(slice(MOST_SAMPLES)).tensors()
         halves = stream(0, "halves", client).integers(0, 2, len(y))
-        tables.append(table_of_classes(sketches(x.numpy(), EXACT_SIZE), y.numpy(), halves, counts.shape[1]))
+        tables.append(
+            table_of_classes(sketches(as_numbers(x).numpy(), EXACT_SIZE), y.numpy(), halves, counts.shape[1])
+        )
     shift, concept, noise = shifts([described(table, 0.0) for table in tables])
     measures = {
         "label_skew": label_skew(counts),

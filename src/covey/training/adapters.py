@@ -68,13 +68,11 @@ def lora(
         raise UserError(
             f"model.adapter.targets is {list(targets)}; allowed: patterns of linear layers: {linear}"
         )
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    model.requires_grad_(False)
     for name, layer in found:
-        holder, _, own = name.rpartition(".")
         made = LoRA(layer, rank, scale)
         made.A.requires_grad_(travels != "B")
-        setattr(model.get_submodule(holder), own, made)
+        model.set_submodule(name, made)
 
 
 def adapted(model: nn.Module, setting: Any, seed: int, train: Sequence[str]) -> nn.Module:
@@ -122,10 +120,8 @@ def prompt(model: nn.Module, *, count: Count = 8, target: str = "body") -> None:
             f"model.adapter.target is {target!r}; allowed: layers that take vectors (N, places, width), such as body "
             "of decoder or blocks of vit"
         )
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-    holder, _, own = target.rpartition(".")
-    setattr(model.get_submodule(holder), own, Prompted(layers, count, first.shape[-1]))
+    model.requires_grad_(False)
+    model.set_submodule(target, Prompted(layers, count, first.shape[-1]))
 
 
 @register("adapter", "peft")

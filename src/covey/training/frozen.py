@@ -162,8 +162,7 @@ def train_only(model: nn.Module, patterns: Sequence[str]) -> None:
                 f"model.train has {pattern!r}, which is no parameter or module of the model; allowed: patterns of "
                 f"{', '.join(names[:SHOWN])}{more}"
             )
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
+    model.requires_grad_(False)
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if any(named_by(pattern, name) for pattern in patterns):
             parameter.requires_grad_(True)

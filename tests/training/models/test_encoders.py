@@ -9,13 +9,16 @@ from covey.data.types import Scale
 from covey.errors import UserError
 from covey.training.models.encoders import (
     Pictures,
+    as_numbers,
     autoencoder,
     encoded_rows,
     encoder,
     load_encoder,
     save_encoder,
     suited,
+    token_vectors,
 )
+from covey.training.models.sequences import PAD
 from covey.training.rows import read_row
 
 
@@ -74,3 +77,13 @@ def test_what_does_not_fit_is_one_clear_sentence(tmp_path: Path) -> None:
     save_file({"row": row}, tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="not an encoder that covey saved"):
         load_encoder(tmp_path / "other.safetensors")
+
+
+def test_tokens_are_compared_by_what_they_are_and_not_by_their_numbers() -> None:
+    a, b = token_vectors(3)[5], token_vectors(3)[4]
+    text = torch.tensor([[5, 5, 4], [5, 4, PAD], [PAD, PAD, PAD], [4101, 5, 4]])
+    assert torch.allclose(
+        as_numbers(text), torch.stack([(2 * a + b) / 3**0.5, (a + b) / 2**0.5, 0 * a, (2 * a + b) / 3**0.5])
+    )
+    numbers = torch.rand(2, 3)
+    assert as_numbers(numbers) is numbers

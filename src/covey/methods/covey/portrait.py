@@ -46,6 +46,7 @@ from covey.parts.steps.labels import label_counts
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import tell
 from covey.settings import BelowHalf
+from covey.training.models.encoders import as_numbers
 
 REMEMBERED = 4096  # answers of simulated clients, some 15 kB each
 _ANSWERS: WeakKeyDictionary[Dataset, dict[tuple[Any, ...], Answer]] = WeakKeyDictionary()
@@ -260,7 +261,7 @@ def standardised(client: Client) -> Tensor:
 
     Numbers that nobody scaled (a text's frequencies) may have any size: there every sample is brought to one length.
     """
-    x, _ = client.train.tensors()
+    x = as_numbers(client.train.tensors()[0])
     if client.train.dataset.scale is not None:
         return x.float()
     if client.train.dataset.x.dtype == torch.uint8:

@@ -14,6 +14,7 @@ from covey.parts.steps.labels import label_counts
 from covey.parts.steps.privacy import Privacy, add_noise
 from covey.parts.steps.summaries import booked, label_space
 from covey.settings import Count
+from covey.training.models.encoders import as_numbers
 
 # A sample adds at most 1 to the counts, 1 to the absolute sum of its description and 1 to its squares.
 SENSITIVITY = 3.0
@@ -45,7 +46,7 @@ class ClassMeans(Step):
         )  # refuses unknown labels
         # no sample's half may depend on how many others there are: then one sample would change more than its own row
         halves = client.rng.integers(0, 2, len(y))
-        table = table_of_classes(sketches(x.numpy(), self.size), y.numpy(), halves, labels)
+        table = table_of_classes(sketches(as_numbers(x).numpy(), self.size), y.numpy(), halves, labels)
         privacy = self.privacy
         if client.live and privacy.noise == "simulated":
             privacy = replace(privacy, noise="opendp")

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from covey.arrays import Floats
 from covey.core import Account, Client, Known, Reply, Stat, Step, Task, step
-from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.settings import BelowHalf, NotEmpty
@@ -128,8 +126,6 @@ class Embed(Step):
     def __call__(self, client: Client, task: Task) -> Reply:
         x, y = client.train.tensors()
         dataset = client.train.dataset
-        if why := self.unfit(dataset):
-            raise UserError(why)
         classes = max(1, len(dataset.classes))
         labels = y.numpy() if dataset.classes else np.zeros(len(y), np.int64)
         codes = encoded_rows(task.models[0], x, self.autoencoder, dataset.scale).numpy()
@@ -149,9 +145,6 @@ class Embed(Step):
             epsilon = spent.sample
         size = 1 if self.counted else len(y)
         return Reply(id=client.id, size=size, stats={"bits": packed_means(said), "epsilon": epsilon})
-
-    def unfit(self, dataset: Dataset) -> str:
-        return "embeddings are of numbers; a sample here is words" if dataset.x.dtype == torch.int64 else ""
 
     @property
     def counted(self) -> bool:

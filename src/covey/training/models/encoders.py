@@ -1,6 +1,7 @@
 """Encoders for pictures as the clients see them: made, cut out of an autoencoder, saved, loaded, run.
 
-Other samples, such as rows of tables, are their own codes: nothing is trained, and the encoder has no weights.
+Other samples, such as rows of tables, are their own codes: nothing is trained, and the encoder has no weights. Texts
+are told by which tokens are in them.
 """
 
 from __future__ import annotations
@@ -13,21 +14,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import embedding_bag
 
 from covey.data.types import Scale
 from covey.errors import UserError
 from covey.settings.registry import register
+from covey.streams import stream
 from covey.training.models import build
+from covey.training.models.sequences import PAD
 from covey.training.objective import Objective, Reconstruction
 from covey.training.rows import Layout, ModelMaker, made_as
 
 ENCODE_BATCH = 1000  # samples encoded together; fixed, so that codes do not depend on who asks
 FORMAT = "covey-encoder-1"
+TOKENS = 4096  # told apart by their vectors; in larger vocabularies, which begin with what is frequent, some share one
 
 
 class Pixels(nn.Module):
@@ -45,6 +51,25 @@ class Pixels(nn.Module):
 def is_picture(shape: tuple[int, ...]) -> bool:
     """Whether there is something to encode; a row of a table, or a series, is its own code."""
     return len(shape) == 3
+
+
+def as_numbers(x: Tensor) -> Tensor:
+    """Samples as numbers that can be compared and averaged: of tokens, which are names, projections of their counts.
+
+    A text of n places becomes n numbers, sum over its tokens of a random vector for each / sqrt(tokens); padding
+    does not count.
+    """
+    if x.dtype != torch.int64:
+        return x
+    there = (x != PAD).float()
+    sums = embedding_bag(x % TOKENS, token_vectors(x.shape[1]), mode="sum", per_sample_weights=there)
+    return sums / there.sum(1, keepdim=True).clamp(min=1).sqrt()
+
+
+@lru_cache(maxsize=4)  # every client asks for the same
+def token_vectors(size: int) -> Tensor:
+    """Public and the same everywhere: no seed of a run, nothing to agree on."""
+    return torch.from_numpy(stream(0, "tokens", size).standard_normal((TOKENS, size), np.float32))
 
 
 def suited(shape: tuple[int, ...]) -> str:
@@ -118,7 +143,7 @@ def _skeleton(
 def encoded_rows(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tensor:
     """The flat codes of `x` under the encoder whose weights are `row`, [samples, d]."""
     if not is_picture(tuple(x.shape[1:])) and not row.numel():
-        return x.flatten(1)
+        return as_numbers(x).flatten(1)
     model, layout = _skeleton(name, tuple(x.shape[1:]), scale, threading.get_ident())
     if row.numel() != layout.size:
         raise UserError(

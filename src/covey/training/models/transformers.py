@@ -12,7 +12,10 @@ from covey.settings.signatures import validated_in
 
 
 class Attention(nn.Module):
-    """Every place looks at every other, or at those before it: softmax(Q K' / sqrt(d)) V, in several heads."""
+    """Every place looks at every other, or at those before it: softmax(Q K' / sqrt(d)) V, in several heads.
+
+    Keys and values `before` those of a sample, each [count, width], are seen from every place.
+    """
 
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
@@ -20,12 +23,19 @@ class Attention(nn.Module):
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.out = nn.Linear(width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            layer(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
-        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+    def forward(self, x: Tensor, before: tuple[Tensor, ...] = ()) -> Tensor:
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        mask = None
+        if before:
+            k, v = (
+                torch.cat([own.expand(len(x), -1, -1), part], 1)
+                for own, part in zip(before, (k, v), strict=True)
+            )
+            mask = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device=x.device)
+            mask = mask.tril(len(before[0])) if self.causal else mask
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+        causal = self.causal and mask is None
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
         mixed: Tensor = self.out(seen.transpose(1, 2).flatten(2))
         return mixed
 
@@ -89,3 +99,38 @@ def vit(
     if width % heads:
         raise UserError(f"model.heads is {heads}; it must divide model.width, {width}")
     return VisionTransformer(input_shape, outputs, patch, width, depth, heads)
+
+
+class Prefixed(nn.Module):
+    """An attention that sees learned keys and values before those of a sample."""
+
+    def __init__(self, base: Attention, count: int) -> None:
+        super().__init__()
+        self.base = base
+        self.keys, self.values = (
+            nn.Parameter(torch.randn(count, base.key.out_features) * 0.02) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        given: Tensor = self.base(x, before=(self.keys, self.values))
+        return given
+
+
+@register("adapter", "prefix")
+@validated_in("model.adapter")
+def prefix(model: nn.Module, *, count: Count = 8) -> None:
+    """Prefix tuning (Li and Liang, 2021): learned keys and values before those of every attention; all else is frozen.
+
+    They are trained as they are, not through a perceptron.
+
+    Args:
+        count: keys, and as many values, of each attention.
+    """
+    found = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, Attention)]
+    if not found:
+        raise UserError(
+            'model.adapter.name is "prefix", which needs attention: allowed with the models decoder and vit'
+        )
+    model.requires_grad_(False)
+    for name, layer in found:
+        model.set_submodule(name, Prefixed(layer, count))

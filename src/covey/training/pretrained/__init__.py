@@ -40,9 +40,7 @@ class Encoder:
     @cached_property
     def frozen(self) -> Frozen:
         """The numbers of the network."""
-        for parameter in self.network.parameters():
-            parameter.requires_grad_(False)
-        return Frozen.of(self.network)
+        return Frozen.of(self.network.requires_grad_(False))
 
     @cached_property
     def digest(self) -> str:

@@ -178,8 +178,7 @@ def torchvision(*, network: str, weights: str = "", side: Side = 224) -> Encoder
     except ValueError as error:
         raise UserError(f"data.encoder.network is {network!r}, which torchvision does not know") from error
     last = [name for name, layer in made.named_modules() if isinstance(layer, nn.Linear)][-1]
-    holder, _, own = last.rpartition(".")
-    setattr(made.get_submodule(holder), own, nn.Identity())
+    made.set_submodule(last, nn.Identity())
     load_weights(made, weights)
     return Encoder(network=made, side=side, channels=3, mean=IMAGENET[0], std=IMAGENET[1])
 
