@@ -6,9 +6,9 @@ import functools
 import importlib
 import json
 import math
+import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +124,11 @@ def refusal(experiment: Experiment, row: Row, case: Case) -> str:
     raise UserError(f"{experiment.file}: run {row.name!r} is said to be refused in {case.name!r}, and is not")
 
 
+def cpu_seconds() -> float:
+    """Of this process so far, and of its workers that have ended."""
+    return sum(os.times()[:4])
+
+
 def one_run(
     config: Config, folder: Path, watch: Callable[[int], Any], say: Callable[[str], None] | None
 ) -> Summary:
@@ -141,11 +146,11 @@ def one_run(
         if not (same_sources(before) and good):
             shutil.rmtree(folder)
             before = {}
-    spent, started = float(before.get("cpu_seconds", 0.0)), time.process_time()
+    spent, started = float(before.get("cpu_seconds", 0.0)), cpu_seconds()
 
     def note_origin(_: Any = None) -> None:
         if folder.exists():
-            cost = round(spent + time.process_time() - started, 2)
+            cost = round(spent + cpu_seconds() - started, 2)
             write_origin(folder, {**origin(config.toml()), "cpu_seconds": cost})
 
     with watch(config.top.rounds) as watcher:
@@ -220,13 +225,13 @@ def execute_study(experiment: Experiment, out: Path, say: Callable[[str], None])
         found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
         if found.get("settings") != key or not (storable(found.get("origin", {})) or changed()):
             say(f"{experiment.name}, seed {seed}")
-            started = time.process_time()
+            started = cpu_seconds()
             findings = study(dict(experiment.settings), seed)
             for name, draw in findings.pictures.items():
                 draw(out / (name if seed == 0 else f"seed-{seed}-{name}"))
             found = {
                 "settings": key,
-                "origin": {**origin(key), "cpu_seconds": round(time.process_time() - started, 1)},
+                "origin": {**origin(key), "cpu_seconds": round(cpu_seconds() - started, 1)},
                 "rows": {
                     row: {column: to_json(cell) for column, cell in cells.items()}
                     for row, cells in findings.rows.items()
