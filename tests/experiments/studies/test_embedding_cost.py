@@ -29,13 +29,13 @@ TABLES = {
 
 
 def test_waiting_costs_nothing_and_the_first_try_is_for_warming_up() -> None:
-    work = iter([2_000_000, 1, 1, 1])
+    work = iter([20_000_000, 1, 1, 1])
 
     def busy_then_waiting() -> None:
         sum(range(next(work)))
-        time.sleep(0.001)
+        time.sleep(0.1)
 
-    assert cpu_seconds(busy_then_waiting, 3) < 0.001
+    assert cpu_seconds(busy_then_waiting, 3) < 0.05
 
 
 def test_a_whole_run_is_clients_times_epochs_times_rounds() -> None:

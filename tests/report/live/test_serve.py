@@ -21,12 +21,13 @@ class App:
     """Answers /quick at once, and /slow when it may."""
 
     def __init__(self) -> None:
-        self.may = threading.Event()
+        self.may, self.begun = threading.Event(), threading.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         while scope["path"] == "/slow" and not self.may.is_set():
+            self.begun.set()
             await asyncio.sleep(0.01)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
         await send({"type": "http.response.body", "body": b"done"})
@@ -63,25 +64,33 @@ def answer(made: socket.socket) -> bytes:
     return found
 
 
+def answered(port: int, said: bytes) -> bytes:
+    """What is answered to a request; a machine that was too busy to send it within the limit sends it again."""
+    while not (found := answer(connection(port, said))):
+        pass
+    return found
+
+
 @pytest.mark.parametrize("said", [b"", HALF], ids=["nothing", "half a head"])
 def test_who_asks_nothing_is_closed(port: int, said: bytes) -> None:
     assert answer(connection(port, said)) == b""
 
 
 def test_who_begins_a_second_request_and_does_not_end_it_is_closed(port: int) -> None:
-    found = answer(connection(port, WHOLE + HALF))
-    assert found.count(b"done") == 1
+    assert answered(port, WHOLE + HALF).count(b"done") == 1
 
 
 def test_an_answer_that_takes_long_is_waited_for(port: int, app: App) -> None:
-    slow = connection(port, WHOLE.replace(b"quick", b"slow"))
+    slow = [connection(port, WHOLE.replace(b"quick", b"slow"))]
+    while not app.begun.wait(1.0):  # too busy to send it within the limit
+        slow.append(connection(port, WHOLE.replace(b"quick", b"slow")))
     assert answer(connection(port)) == b""  # one limit later
     assert answer(connection(port)) == b""  # and another
     app.may.set()
-    assert answer(slow).endswith(b"done")
+    assert any(answer(one).endswith(b"done") for one in slow)
 
 
 def test_one_address_has_so_many_connections_and_no_more(port: int) -> None:
     held = [connection(port, HALF) for _ in range(50)]
     assert [answer(one) for one in held] == [b""] * 50
-    assert answer(connection(port, WHOLE)).endswith(b"done")
+    assert answered(port, WHOLE).endswith(b"done")
