@@ -217,6 +217,25 @@ def test_the_readmes_program_runs(tmp_path: Path) -> None:
     assert "local test" in done.stdout
 
 
+def test_a_warning_is_a_line_without_a_place_in_somebody_elses_code(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from covey.methods.baselines import fedavg\n\ndef mine(train):\n    'Ten of them.'\n    return fedavg(train)\n"
+    )
+    words = [
+        "run",
+        "--method",
+        f"{tmp_path}/own.py:mine",
+        "--rounds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+        *QUICK,
+    ]
+    lines = covey(*words).stderr.splitlines()
+    assert "per_round is 10, but there are 6 clients: all of them work" in lines
+    assert not [line for line in lines if "Warning" in line]
+
+
 def test_two_runs_never_share_a_folder(tmp_path: Path) -> None:
     first = stopped(tmp_path / "r", 1, signal.SIGSTOP)
     first.wait_until_stopped()

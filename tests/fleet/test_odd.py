@@ -11,7 +11,7 @@ from covey.core.round import Reply, Task
 from covey.fleet import guard
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.hostile import attacked
-from covey.fleet.odd import against, note_conduct, odd_clients, odd_in_words
+from covey.fleet.odd import against, note_conduct, odd_clients, odd_in_words, refused_in_words
 from covey.runs import run as runs
 from covey.runs.config import fleet_of, resolve
 from covey.runs.run import run_config
@@ -79,6 +79,19 @@ def test_where_most_stand_out_nobody_does() -> None:
     said = odd_in_words(Ledger(conduct=conduct))
     assert said.startswith("the updates of 6 of 10 clients were longer than guard.norm allows")
     assert said.endswith('set robust.name = "clip".')
+
+
+def test_a_refused_reply_is_told_with_its_client_and_reason() -> None:
+    ledger = Ledger()
+    assert refused_in_words(ledger) == ""
+    for client in (3, 1):
+        ledger.note_refusal(
+            client, kind="query.secure-update", round=2, reason="its shares do not fit together"
+        )
+    assert refused_in_words(ledger) == (
+        "2 replies were refused, first of all client 3's to query.secure-update in round 2: "
+        "its shares do not fit together"
+    )
 
 
 def test_it_lasts_with_a_checkpoint() -> None:

@@ -44,6 +44,7 @@ def test_the_run_goes_back_before_the_update_and_bars_its_sender(tmp_path: Path,
     assert 2 not in done.state.worked
     assert any("Back to round 2 and on without client 2" in line for line in said)
     assert any(one.client == 2 for one in done.summary.refused.examples)
+    assert any("refused, first of all client 2" in line for line in said)
     kept = load_checkpoint(tmp_path / "run")
     assert kept is not None
     assert "2" in kept.fleet["ledger"]["barred"]

@@ -7,7 +7,8 @@ import atexit
 import gc
 import io
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 # Hardly anything that is imported is ever garbage: looking for it a hundred times takes a tenth of the start, and once
 # more at the very end a third of a second.
@@ -42,11 +43,12 @@ from covey.cli.command import add
 from covey.errors import RunError, UserError
 from covey.files import reason
 from covey.settings.own_code import own_place, said
-from covey.terminal import uncontrolled
+from covey.terminal import say, uncontrolled
 from covey.version import __version__
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130
+SHOWN = warnings.showwarning
 
 # The library names what is wrong by its argument; on the command line that is an option.
 OPTIONS = {"folder": "--out", "scale": "--scale", "seeds": "--seeds", "setting": "--set"}
@@ -82,6 +84,7 @@ def main(command: typer.Typer | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a name shows the others
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = as_a_line
     try:
         (command or app)()
     except (UserError, RunError) as mistake:
@@ -101,6 +104,14 @@ def main(command: typer.Typer | None = None) -> None:
             raise
         print(f"covey: {uncontrolled(sentence)}", file=sys.stderr)
         sys.exit(code)
+
+
+def as_a_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """What was decided, or looks wrong: on the command line there is no line of the user's that it could point to."""
+    if category is UserWarning:
+        say(str(message))
+    else:
+        SHOWN(message, category, *place, **more)
 
 
 def in_options(sentence: str) -> str:

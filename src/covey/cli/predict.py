@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +63,9 @@ def predict(
         raise UserError(f"INPUT {input_} is not there")
     if out is not None and (out.is_dir() or any(same_file(out, one) for one in (model, input_, examples))):
         raise UserError(f"--out is {out}; it must be a file of its own, which the answers are written to")
-    with saying_warnings():
-        served = model_at(model, client, examples, changed_code)
-        rows = as_input(input_, served.facts.inputs.schema)
-        answers = served.predict(rows)
+    served = model_at(model, client, examples, changed_code)
+    rows = as_input(input_, served.facts.inputs.schema)
+    answers = served.predict(rows)
     lines = answers.csv(names_in(input_), beside=unused(rows, served.facts.inputs.schema))
     say(f"{len(answers):,} answers of {answers.given}")
     if out is None:
@@ -82,18 +78,6 @@ def predict(
 
 def same_file(one: Path, other: Path | None) -> bool:
     return other is not None and one.exists() and other.exists() and one.samefile(other)
-
-
-@contextmanager
-def saying_warnings() -> Iterator[None]:
-    """What was decided, or looks wrong, as a line each, also where what follows is refused."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", UserWarning)
-        try:
-            yield
-        finally:
-            for text in dict.fromkeys(str(one.message) for one in found):
-                say(text)
 
 
 def model_at(path: Path, client: str | None, examples: Path | None, changed_code: bool) -> ServedModel:

@@ -112,3 +112,14 @@ def odd_in_words(ledger: Ledger) -> str:
         "left out; if it may lie, set "
         f'robust.name = "cosine" and robust.hostile = {count}, or robust.name = "median" where clients are alike.'
     )
+
+
+def refused_in_words(ledger: Ledger) -> str:
+    """Of how many replies nothing was used, with the first client and its reason; nothing where all were."""
+    if not (found := ledger.examples("refused")):
+        return ""
+    count, one = ledger.refused, found[0]
+    return (
+        f"{count} {'reply was' if count == 1 else 'replies were'} refused, first of all client {one.client}'s to "
+        f"{one.kind} in round {one.round}: {one.reason}"
+    )
