@@ -12,7 +12,7 @@ from typing import Any
 from covey.errors import UserError
 from covey.report.seeds import Bound, Number, from_json, value_of
 from covey.runs.config import resolve
-from covey.runs.study.cells import OF_SEVERAL_RUNS, read_cell
+from experiments.cells import OF_SEVERAL_RUNS, read_cell
 from experiments.execute import one_run, settings_key, the_study
 from experiments.origin import origin
 from experiments.result import read_stored

@@ -22,7 +22,7 @@ from covey.folder.summary import Summary
 from covey.report.seeds import Number, differences, from_json, ratios, to_json, value_of
 from covey.runs.config import Config, resolve
 from covey.runs.run import run_or_resume
-from covey.runs.study.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
+from experiments.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
 from experiments.origin import (
     changed,
     fingerprint,

@@ -74,7 +74,7 @@ def measures(truth: Flags, called: Flags) -> dict[str, float]:
 
 def maps(shares: Array, truth: Flags, found: Clusters) -> dict[str, Any]:
     """Fig. 5: the clients in the plane of their first two principal components, before and after."""
-    from covey.report.figures import draw_scatter
+    from experiments.figures import draw_scatter
 
     x, y = plane(shares).T
     axes = {"x_label": "first component", "y_label": "second component"}

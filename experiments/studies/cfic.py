@@ -16,7 +16,7 @@ from covey.parts.measure import Measuring
 from covey.parts.steps.poison import Poisoned
 from covey.report.seeds import Bound, Number
 from covey.runs.config import fleet_of, resolve
-from covey.runs.study.cells import series
+from experiments.cells import series
 from experiments.execute import one_run, run_folder
 from experiments.spec import Findings, read_experiment
 

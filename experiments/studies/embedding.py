@@ -163,7 +163,7 @@ def mse(guess: Tensor, truth: Tensor) -> float:
 
 def draw_grid(grid: Sequence[Tensor], names: Sequence[str], path: Any) -> None:
     """Fig. 3: some pictures and what comes back of them, one row per level of noise."""
-    from covey.report.figures import draw_image_grid
+    from experiments.figures import draw_image_grid
 
     images = torch.stack([row[:10] for row in grid]).movedim(2, -1).numpy()
     images = images[..., 0] if images.shape[-1] == 1 else images

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from covey.core.round import run_rounds
-from covey.fleet.hostile import ATTACKS, Liars, attacked
 from covey.fleet.odd import odd_clients
 from covey.parts.measure import on_local_tests
 from covey.runs.config import fleet_of, resolve
+from experiments.hostile import ATTACKS, Liars, attacked
 from experiments.spec import Findings
 
 NAMES = {

@@ -9,7 +9,7 @@ import pytest
 from covey.core.ledger import Cost
 from covey.folder.rows import SCHEMA, table_of
 from covey.folder.summary import Costs, Summary
-from covey.runs.study.cells import read_cell, series
+from experiments.cells import read_cell, series
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.folder.summary import Summary
-from covey.runs.study.cells import read_cell
+from experiments.cells import read_cell
 from experiments.smooth import kernel_smoothed, smoothed
 from experiments.spec import read_experiment
 
@@ -46,6 +46,8 @@ def test_means_over_parts_of_a_run(tmp_path: Path) -> None:
     rounds = list(range(11))
     table = {
         "round": pa.array(rounds, pa.int32()),
+        "seconds": [float(r) for r in rounds],
+        "bytes": rounds,
         "client": pa.array([-1] * 11, pa.int32()),
         "group": pa.array([-1] * 11, pa.int32()),
         "split": ["global-test"] * 11,

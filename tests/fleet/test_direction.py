@@ -11,7 +11,6 @@ from covey.fleet import direction, guard
 from covey.fleet.direction import astray, median_cosines, note_directions, refused_for_direction
 from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard, lengths_of
-from covey.fleet.hostile import Attack, attacked
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call
 from covey.methods.baselines import fedavg
@@ -20,6 +19,7 @@ from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve
 from covey.training.models import build
 from covey.training.rows import Layout
+from experiments.hostile import Attack, attacked
 
 LAYOUT = Layout(names=("w",), shapes=((2,),), trainable=2, size=2, buffers="average")
 BESIDE_FOUR = [[1.0, 0.0]] * 4

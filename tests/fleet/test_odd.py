@@ -10,12 +10,12 @@ from covey.core.ledger import Conduct, Ledger
 from covey.core.round import Reply, Task
 from covey.fleet import guard
 from covey.fleet.guard import Guard, lengths_of
-from covey.fleet.hostile import attacked
 from covey.fleet.odd import against, note_conduct, odd_clients, odd_in_words, refused_in_words
 from covey.runs import run as runs
 from covey.runs.config import fleet_of, resolve
 from covey.runs.run import run_config
 from covey.training.rows import Layout
+from experiments.hostile import attacked
 
 LAYOUT = Layout(names=("w",), shapes=((2,),), trainable=2, size=2, buffers="average")
 

@@ -12,12 +12,12 @@ import torch
 from covey.core.needs import own_model_of
 from covey.core.round import Method, Reply, State, run_rounds
 from covey.errors import UserError
-from covey.fleet.hostile import HostileFleet, hostile
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Outcome
 from covey.runs.config import Config, resolve
 from covey.settings.catalogue import METHODS
 from covey.testing import CLIENTS, small_fleet
+from experiments.hostile import HostileFleet, hostile
 
 LIARS = (3,)
 TRAIN = {"lr": 0.1, "batch": 8, "epochs": 1}

@@ -3,8 +3,8 @@
 import pytest
 
 from covey.core.round import run_rounds
-from covey.fleet.hostile import Portrayal, attacked
 from covey.runs.config import fleet_of, resolve
+from experiments.hostile import Portrayal, attacked
 
 TABLES = {
     "data": {"name": "digits", "clients": 16},

@@ -13,9 +13,8 @@ from covey.report.figures import (
     draw_curves,
     draw_graph,
     draw_heatmap,
-    draw_image_grid,
-    draw_scatter,
 )
+from experiments.figures import draw_image_grid, draw_scatter
 from tests.report.made_up_run import known_notes
 
 X = [1, 2, 3]

@@ -10,7 +10,7 @@ import pytest
 
 from covey.folder.summary import Costs, Summary, Target
 from covey.report.seeds import Bound
-from covey.runs.study.cells import read_cell
+from experiments.cells import read_cell
 from experiments.spec import read_experiment
 from experiments.studies.embedding import agreement, attack, rand_index, study_bits
 from experiments.studies.scaling import embeddings

@@ -9,7 +9,7 @@ from covey.parts.group.density import Density
 from covey.parts.steps.privacy import Privacy
 from covey.report.seeds import ratios
 from covey.runs.config import resolve
-from covey.runs.study.cells import reached
+from experiments.cells import reached
 from experiments.spec import all_experiments, read_experiment
 from experiments.studies.haccs import epsilon_against_clusters, groups_found, noisy_histogram
 

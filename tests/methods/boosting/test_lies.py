@@ -10,10 +10,10 @@ import torch
 
 from covey.core.reply_schema import Known, objection
 from covey.core.round import Reply, Task, run_rounds
-from covey.fleet.hostile import hostile
 from covey.methods.boosting.cuts import POINTS, TellQuantiles
 from covey.parts.measure import scores
 from covey.runs.config import fleet_of, resolve
+from experiments.hostile import hostile
 
 LIAR = 2
 

@@ -5,32 +5,42 @@ seeds                 how many, each run with all of them
 [[line]] idea, fleet  what the table says of them
 set                   on top of the base: the fleet where the idea matters
 method, baseline      the two that are run on it
-measure, what         the number that is compared (see `cells.py`), and its name in the table
+measure, what         the number that is compared, and its name in the table:
+    last:SPLIT/METRIC     the value after the last round
+    tail5:SPLIT/METRIC    mean over the last 5 measured rounds
+    clusters:worst:SPLIT/METRIC     the lowest mean over the clients of one true cluster, after the last round
+    to:round | to:seconds | to:bytes             what it took to reach the target; over what the run cost if it did not
+    cost:messages | cost:bytes | cost:seconds    in all, without measuring
 better = "lower"      of costs; then the ratio is shown, else the difference
 beside                another number that must not suffer, shown in brackets
-clusters                 whether the accuracy of every true cluster of clients is shown, too
+clusters              whether the accuracy of every true cluster of clients is shown, too
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from covey.errors import UserError
 from covey.folder.place import finished_summary
-from covey.report.seeds import Number, differences, may_be_equal, number_in_words, ratios, value_of
+from covey.folder.read import read_run
+from covey.folder.rows import read_parquet
+from covey.folder.summary import Summary
+from covey.report.seeds import Bound, Number, differences, may_be_equal, number_in_words, ratios, value_of
 from covey.report.table import TableColumn
 from covey.runs.config import resolve
 from covey.runs.results import Study
-from covey.runs.study.cells import accuracy_by_kind, read_cell
 from covey.runs.study.plan import StudyPlan
 from covey.settings.toml import on_top, read_tables
 
 STORY = Path(__file__).parent / "demo.toml"
+ReadNumber = Callable[[str, Summary, Path], Number]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +108,55 @@ def story_columns(story: Story, done: Study) -> list[TableColumn]:
 
 def cell(what: str, folder: Path) -> Number:
     summary = finished_summary(folder)
-    return None if summary is None else read_cell(what, summary, folder)
+    return None if summary is None else read_by(MEASURES, what, summary, folder)
+
+
+def read_by(readers: Mapping[str, ReadNumber], what: str, summary: Summary, folder: Path) -> Number:
+    """The number of this name, or None where the run has none; a bound for a target that was not reached."""
+    kind, _, name = what.partition(":")
+    if tail := re.fullmatch(r"tail(\d+)", kind):
+        values = read_parquet(folder / "metrics.parquet").overall(name).value[-int(tail[1]) :]
+        return float(values.mean()) if len(values) else None
+    if kind not in readers:
+        raise UserError(f"the measure {what!r} is not known; allowed: tailN:, {':, '.join(sorted(readers))}:")
+    return readers[kind](name, summary, folder)
+
+
+def to_target(name: str, summary: Summary, _: Path) -> Number:
+    """What it took to reach the first target; where it was not reached, more than the whole run."""
+    if not summary.targets:
+        return None
+    whole = summary.rounds_done if name == "round" else getattr(summary.cost, name)
+    found = finite(getattr(summary.targets[0], name))
+    return Bound(float(whole)) if found is None else found
+
+
+def accuracy_by_cluster(folder: Path, name: str) -> dict[int, float]:
+    """The mean of the clients' own last values by their true cluster."""
+    rows = read_run(folder).rows
+    clusters = rows.of("data/cluster")
+    cluster_of = dict(zip(clusters.client.tolist(), clusters.value.astype(int).tolist(), strict=True))
+    every = rows.by_client(name)
+    last = every.take(every.round == every.round.max(initial=0))
+    parts: dict[int, list[float]] = {}
+    for client, value in zip(last.client.tolist(), last.value.tolist(), strict=True):
+        if client in cluster_of:
+            parts.setdefault(cluster_of[client], []).append(value)
+    return {cluster: float(np.mean(values)) for cluster, values in sorted(parts.items())}
+
+
+def finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+MEASURES: dict[str, ReadNumber] = {
+    "last": lambda name, summary, _: finite(summary.last.get(name)),
+    "to": to_target,
+    "cost": lambda name, summary, _: finite(getattr(summary.cost, name, None)),
+    "clusters": lambda name, _, folder: min(
+        accuracy_by_cluster(folder, name.partition(":")[2]).values(), default=None
+    ),
+}
 
 
 def is_share(line: StoryLine) -> bool:
@@ -115,7 +173,7 @@ def number_words(numbers: Sequence[Number], line: StoryLine) -> str:
 def aside(line: StoryLine, folders: Sequence[Path]) -> str:
     """What else the line shows: the mean accuracy of each cluster, or the number that must not suffer."""
     if line.clusters:
-        tables = [accuracy_by_kind(folder, "local-test/accuracy") for folder in folders]
+        tables = [accuracy_by_cluster(folder, "local-test/accuracy") for folder in folders]
         clusters = sorted({cluster for table in tables for cluster in table})
         means = [sum(table[cluster] for table in tables) / len(tables) for cluster in clusters]
         return "\n(" + " ".join(f"{100 * mean:.0f}" for mean in means) + ")"

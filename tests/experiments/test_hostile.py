@@ -8,13 +8,13 @@ from covey.core.round import Reply, Task, run_rounds
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard
-from covey.fleet.hostile import Attack, Liars, attacked, false_portraits, false_updates, with_false_labels
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.parts.measure import scores
 from covey.parts.steps import Train
 from covey.testing import small_federation
 from covey.training.models import build
+from experiments.hostile import Attack, Liars, attacked, false_portraits, false_updates, with_false_labels
 
 TASK = Task(models=torch.tensor([[1.0, 1.0]]), slots=(0,))
 

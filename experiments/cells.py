@@ -28,44 +28,33 @@ What a target costs that was not reached is a `Bound`: over what the whole run c
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from covey.core.ledger import Cost
-from covey.errors import UserError
-from covey.folder.read import read_run
+from covey.folder.rows import read_parquet
 from covey.folder.summary import Summary
 from covey.report.seeds import Bound, Number
+from covey.runs.study.story import MEASURES, ReadNumber, finite, read_by
 
 OF_SEVERAL_RUNS = ("ratio:", "difference:", "best90:")  # what no run tells by itself
 
 
 def read_cell(what: str, summary: Summary, folder: Path) -> Number:
     """The number, or None where the run has none; a bound for a target that was not reached."""
-    kind, _, name = what.partition(":")
-    if tail := re.fullmatch(r"tail(\d+)", kind):
-        values = series(folder, name)[1][-int(tail[1]) :]
-        return float(values.mean()) if len(values) else None
-    if kind not in READERS:
-        raise UserError(f"the column {what!r} of an experiment is not known; see covey/runs/study/cells.py")
-    return READERS[kind](name, summary, folder)
+    return read_by(READERS, what, summary, folder)
 
 
-def _to_target(name: str, summary: Summary, _: Path) -> Number:
-    if not summary.targets:
-        return None
-    target = summary.targets[0]
-    if name == "total" and target.round and target.bytes is not None:
+def _to_target(name: str, summary: Summary, folder: Path) -> Number:
+    target = summary.targets[0] if summary.targets else None
+    if target and name == "total" and target.round and target.bytes is not None:
         return target.bytes + target.round / summary.rounds_done * summary.cost.evaluation_bytes
-    reached_at = _number(getattr(target, name, None))
-    return _whole_cost(name, summary) if reached_at is None else reached_at
+    if target and name == "total":
+        return Bound(float(summary.cost.bytes + summary.cost.evaluation_bytes))
+    return MEASURES["to"](name, summary, folder)
 
 
 def _cost(name: str, summary: Summary, folder: Path) -> Number:
@@ -75,7 +64,7 @@ def _cost(name: str, summary: Summary, folder: Path) -> Number:
     cost = summary.cost.by_kind.get(step, Cost()) if step else summary.cost
     if name == "total":
         return float(cost.bytes + summary.cost.evaluation_bytes)
-    return _number(getattr(cost, name, None))
+    return finite(getattr(cost, name, None))
 
 
 def _within(name: str, folder: Path) -> np.ndarray:
@@ -101,7 +90,7 @@ def _reach(name: str, summary: Summary, folder: Path) -> Number:
         return None
     wanted = summary.targets[0].target
     found = reached(*series(folder, name, "seconds"), wanted, int(window))
-    return _whole_cost("seconds", summary) if found is None else found
+    return Bound(summary.cost.seconds) if found is None else found
 
 
 def _after(name: str, _: Summary, folder: Path) -> Number:
@@ -113,18 +102,15 @@ def _after(name: str, _: Summary, folder: Path) -> Number:
 
 def _note(name: str, summary: Summary, _: Path) -> Number:
     note, key = name.split(".", 1)
-    return _number((summary.notes.get(note) or {}).get(key))
+    return finite((summary.notes.get(note) or {}).get(key))
 
 
-READERS: dict[str, Callable[[str, Summary, Path], Number]] = {
-    "last": lambda name, summary, _: _number(summary.last.get(name)),
-    "best": lambda name, summary, _: _number(summary.best[name].value) if name in summary.best else None,
+READERS: dict[str, ReadNumber] = {
+    **MEASURES,
+    "best": lambda name, summary, _: finite(summary.best[name].value) if name in summary.best else None,
     "to": _to_target,
     "cost": _cost,
     "groups": lambda name, _, folder: groups_cell(name, folder),
-    "clusters": lambda name, _, folder: min(
-        accuracy_by_kind(folder, name.partition(":")[2]).values(), default=None
-    ),
     "evaluation": lambda _, summary, __: float(summary.cost.evaluation_bytes),
     "epsilon": lambda _, summary, __: max(summary.epsilon.values(), default=None),
     "note": _note,
@@ -136,20 +122,6 @@ READERS: dict[str, Callable[[str, Summary, Path], Number]] = {
 }
 
 
-def accuracy_by_kind(folder: Path, name: str) -> dict[int, float]:
-    """The mean of the clients' own last values by their true cluster."""
-    rows = read_run(folder).rows
-    clusters = rows.of("data/cluster")
-    cluster_of = dict(zip(clusters.client.tolist(), clusters.value.astype(int).tolist(), strict=True))
-    every = rows.by_client(name)
-    last = every.take(every.round == every.round.max(initial=0))
-    parts: dict[int, list[float]] = {}
-    for client, value in zip(last.client.tolist(), last.value.tolist(), strict=True):
-        if client in cluster_of:
-            parts.setdefault(cluster_of[client], []).append(value)
-    return {kind: float(np.mean(values)) for kind, values in sorted(parts.items())}
-
-
 def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int) -> float | None:
     """When the mean of the last `window` values first reaches the target; None if it never does."""
     if len(values) < window:
@@ -157,15 +129,6 @@ def reached(seconds: np.ndarray, values: np.ndarray, target: float, window: int)
     means = np.convolve(values, np.ones(window) / window, mode="valid")
     over = np.flatnonzero(means >= target - 1e-12)
     return float(seconds[window - 1 + over[0]]) if len(over) else None
-
-
-def _whole_cost(name: str, summary: Summary) -> Bound:
-    """A target that was not reached costs more than the whole run did."""
-    if name == "round":
-        return Bound(float(summary.rounds_done))
-    if name == "seconds":
-        return Bound(summary.cost.seconds)
-    return Bound(float(summary.cost.bytes + (summary.cost.evaluation_bytes if name == "total" else 0)))
 
 
 def first_over(folder: Path, name: str, unit: str, level: float) -> Number:
@@ -210,21 +173,11 @@ def share_that_worked(folder: Path, summary: Summary) -> float:
     return len(pc.unique(table.filter(busy)["client"])) / summary.clients
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
 def series(folder: Path, name: str, x: str = "round") -> tuple[np.ndarray, np.ndarray]:
     """x and value of an overall number SPLIT/METRIC by round; x is "round", "seconds", "bytes" or "messages:KIND"."""
     if x.startswith("messages:"):
         rounds, values = series(folder, name)
         when, sent = series(folder, f"fleet/{x}")
         return np.array([sent[when <= number].sum() for number in rounds]), values
-    split, _, metric = name.partition("/")
-    table = pq.read_table(
-        folder / "metrics.parquet", columns=[x, "client", "group", "split", "metric", "value"]
-    )
-    keep = pc.and_(pc.equal(table["split"], split), pc.equal(table["metric"], metric))
-    keep = pc.and_(keep, pc.and_(pc.equal(table["client"], -1), pc.equal(table["group"], -1)))
-    table = table.filter(keep)
-    return table[x].to_numpy(), table["value"].to_numpy()
+    found = read_parquet(folder / "metrics.parquet").overall(name)
+    return getattr(found, x), found.value
