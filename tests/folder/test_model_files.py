@@ -22,8 +22,8 @@ from covey.folder.served_rows import digest
 from covey.settings.catalogue import MODELS
 from covey.training.models import build
 from covey.training.models.tabular import Tabular
-from covey.training.models.trees import Forest
 from covey.training.rows import read_row
+from covey.training.trees.model import Forest
 from tests.methods.test_served import KINDS
 from tests.methods.test_served import run as run_method
 

@@ -51,9 +51,9 @@ from covey.settings.registry import Registry
 from covey.settings.signatures import Setting, checked, settings_of, unknown
 from covey.settings.toml import check_tables, named_tables, plain_tables, shown, with_full_names
 from covey.training.models import build
-from covey.training.models.trees import Grown
 from covey.training.objective import objective_named
 from covey.training.pretrained.features import encoded
+from covey.training.trees.model import Grown
 
 # The tables whose settings are one dataclass: those that only a run which asks for them has, and those of every run.
 IF_ASKED: dict[str, type] = {"compress": Compression, "stop": Stopping, "private": Private, "sites": Sites}

@@ -11,9 +11,9 @@ import covey
 from covey.core.round import run_rounds, served
 from covey.data.types import Samples
 from covey.errors import UserError
-from covey.methods.boosting.forest import Grove
 from covey.parts.measure import scores
 from covey.runs.config import fleet_of, resolve
+from covey.training.trees.forest import Grove
 
 SMALL = {"trees": 3, "depth": 2, "bins": 17}
 

@@ -10,11 +10,11 @@ from covey.core.round import run_rounds
 from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.local import LocalFleet
 from covey.methods.boosting import boosting
-from covey.methods.boosting.forest import Grove
 from covey.parts.steps import Train
 from covey.training.models import build
 from covey.training.objective import Classification, Regression
 from covey.training.rows import write_row
+from covey.training.trees.forest import Grove
 
 xgboost = pytest.importorskip("xgboost")
 

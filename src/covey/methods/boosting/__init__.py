@@ -12,15 +12,15 @@ from torch import Tensor
 from covey.arrays import Array
 from covey.core import NOTHING, Method, Reply, Round, Shows, method, own_model, to_everybody
 from covey.methods.boosting.cuts import Cuts, Forests
-from covey.methods.boosting.forest import UNIT, Grove
 from covey.methods.boosting.histograms import TellHistograms
-from covey.methods.boosting.splits import Growth
 from covey.parts.banks import to_group
 from covey.parts.selection.plain import Everybody, Uniform
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline, Natural, PartBelowOne
 from covey.settings.parts import GroupPart, PartOf, make_part
-from covey.training.models.trees import Bins, Depth
+from covey.training.trees.forest import UNIT, Grove
+from covey.training.trees.model import Bins, Depth
+from covey.training.trees.splits import Growth
 
 
 @dataclass(frozen=True, kw_only=True)

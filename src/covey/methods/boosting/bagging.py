@@ -14,14 +14,14 @@ from covey.core import Client, Known, Method, Reply, Round, Shows, Task, method,
 from covey.errors import RunError
 from covey.methods.boosting import Grow, forest_of
 from covey.methods.boosting.cuts import Forests
-from covey.methods.boosting.forest import Grove
 from covey.methods.boosting.histograms import ROUNDED, SampleRows, TellHistograms, mean
-from covey.methods.boosting.splits import Growth
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline
-from covey.training.models.trees import NO_SPLIT, Bins, Depth
 from covey.training.rows import Layout
+from covey.training.trees.forest import Grove
+from covey.training.trees.model import NO_SPLIT, Bins, Depth
+from covey.training.trees.splits import Growth
 
 SINGLE_TREES = Shows(what="a tree of every client's own", instead="use boosting, whose rounds make sums")
 

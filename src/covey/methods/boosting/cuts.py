@@ -16,7 +16,7 @@ from covey.core import Client, Facts, Key, Known, Reply, Round, Shows, Stat, Ste
 from covey.core.needs import MODEL_PER_GROUP, ONE_MODEL
 from covey.core.shows import NOTHING
 from covey.errors import SilentRoundError
-from covey.methods.boosting.forest import Grove
+from covey.training.trees.forest import Grove
 
 Cuts = Literal["quantiles", "grid"]
 POINTS = 256  # values that a client tells of each input

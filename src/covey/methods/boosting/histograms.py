@@ -13,14 +13,14 @@ from covey.arrays import Singles
 from covey.core import NOTHING, Client, Facts, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset, View
 from covey.errors import RunError
-from covey.methods.boosting.forest import UNIT, Grove
-from covey.methods.boosting.kept import KEPT
-from covey.methods.boosting.splits import Growth, derivatives, histogram
 from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.train import split
 from covey.settings import Natural, PartBelowOne
 from covey.training.objective import Objective
 from covey.training.rows import Layout
+from covey.training.trees.forest import UNIT, Grove
+from covey.training.trees.kept import KEPT
+from covey.training.trees.splits import Growth, derivatives, histogram
 
 ROUNDED = 1.01  # times what a sum can be at most, which rounding may exceed
 LEVEL_SHARE = 0.05  # a level costs about a twentieth of training a small network on the same samples

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from covey.arrays import Array, Singles
 from covey.errors import UserError
-from covey.methods.boosting.splits import Growth, Splits, best_splits
 from covey.training.rows import Layout
+from covey.training.trees.splits import Growth, Splits, best_splits
 
 # Sums are told in units of 1024 samples: they are then of the size of other updates, and dividing is exact.
 UNIT = 1024.0

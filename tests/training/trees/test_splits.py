@@ -8,7 +8,7 @@ import pytest
 
 from covey.errors import UserError
 from covey.methods.boosting.cuts import POINTS, cuts_of, thinned
-from covey.methods.boosting.splits import Growth, best_splits, derivatives, histogram
+from covey.training.trees.splits import Growth, best_splits, derivatives, histogram
 
 PLAIN = Growth(learning_rate=0.5, l2=1.0, min_child_weight=0.0)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from covey.arrays import Singles
 
 if TYPE_CHECKING:
-    from covey.methods.boosting.forest import Grove
+    from covey.training.trees.forest import Grove
 
 MOST_BYTES = 256_000_000
 
