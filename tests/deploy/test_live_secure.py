@@ -13,6 +13,7 @@ from covey.deploy.fleet import SiteFleet
 from covey.deploy.site import Site
 from covey.errors import Refused, UserError
 from covey.methods.baselines import fedavg
+from covey.methods.covey import covey
 from covey.parts.steps import Train
 from covey.privacy.apply import made_private
 from covey.privacy.secure import masked_sum, plain_sum
@@ -22,7 +23,7 @@ from covey.privacy.secure_steps import (
     SecureShares,
     SecureUnmask,
     SecureUpdate,
-    check_range,
+    bits_for,
     from_ring,
     mask,
     quantised,
@@ -47,6 +48,18 @@ def test_sites_and_simulation_give_the_same_bits() -> None:
     assert torch.equal(over_sites.models, in_one_process.models)
     kinds = {kind for kind in hand.kinds if "secure" in kind}
     assert kinds == {f"query.secure_{step}" for step in ("keys", "shares", "open", "update", "unmask")}
+
+
+def test_covey_is_told_nobodys_classes_choice_or_update() -> None:
+    """Eight secure sums of the first round, all at real sites: seven of tables, one over the rows of all models."""
+    settings = Private(secure=True, noise=1e-6, clip=0.5, noise_from="clients")
+    private = made_private(covey(Train(batch=10**6)), settings, clients=CLIENTS, rounds=2)
+    hand = Hand(sites())
+    over_sites = run_rounds(private, deployed(hand), rounds=2)
+    in_one_process = run_rounds(private, simulated(), rounds=2)
+    torch.testing.assert_close(over_sites.models, in_one_process.models, rtol=0, atol=1e-4)
+    told = {kind for kind in hand.kinds if kind.startswith(("query", "train"))} - {"query.hello"}
+    assert told == {f"query.secure_{step}" for step in ("keys", "shares", "open", "update", "unmask")}
 
 
 class Leaves(Hand):
@@ -113,12 +126,16 @@ def test_numbers_at_the_border_of_the_clip_range_add_up_right() -> None:
         assert from_ring(total).tolist() == [value * most]
 
 
-def test_a_sum_that_could_leave_the_range_is_refused() -> None:
-    check_range(2047, NUMBER_LEVELS, 0.0)
-    with pytest.raises(UserError, match="at most 2047 clients can be in one sum"):
-        check_range(2048, NUMBER_LEVELS, 0.0)
-    with pytest.raises(UserError, match="may leave the range of 32 bits"):
-        check_range(2040, NUMBER_LEVELS, 2.0 * NUMBER_LEVELS)
+def test_large_sums_are_coarser_and_never_leave_the_range() -> None:
+    """2^20 numbers to a clip length for 2,047 clients; half as many for one more, or where noise needs the room."""
+    assert [bits_for(2047, 0.0), bits_for(2048, 0.0), bits_for(2000, 10.0), bits_for(10**6, 0.0)] == [
+        20,
+        19,
+        19,
+        11,
+    ]
+    with pytest.raises(UserError, match="which leaves 7 bits to a clip length; it takes 8"):
+        bits_for(10**7, 0.0)
 
 
 def test_a_mask_is_the_key_stream_of_chacha20() -> None:
@@ -186,7 +203,7 @@ def test_clients_shares_of_the_noise_add_up() -> None:
     """Four clients, three of whom must stay: each adds a third of the variance, so that any three are enough."""
     settings = replace(SECURE, noise=1.0, noise_from="clients")
     noisy, still = (run_rounds(method(s), simulated(), rounds=1).models for s in (settings, SECURE))
-    # Both divide by 4; the noise of 4 shares has 4/3 of the variance of z (levels + sqrt(d) / 2).
+    # Both divide by 4; the noise of 4 shares has 4/3 of the variance of z levels.
     wanted = 0.5 / 4 * (4 / 3) ** 0.5
     assert float((noisy - still).std()) == pytest.approx(wanted, rel=0.05)
 

@@ -153,5 +153,5 @@ def test_a_site_gives_one_update_to_a_few_sums_only() -> None:
     client = a_client(0, {})
     for _ in range(MOST_TRIES):
         SecureKeys()(client, Task())
-    with pytest.raises(Refused, match=f"at most {MOST_TRIES} times a round"):
+    with pytest.raises(Refused, match=f"tries a sum at most {MOST_TRIES} times"):
         SecureKeys()(client, Task())

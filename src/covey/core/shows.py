@@ -55,13 +55,14 @@ def private_form(part: Any, budget: Budget) -> Any:
     return part if change is None else change(budget)
 
 
-def hiding_clients(method: Any, noise: float) -> Any:
+def hiding_clients(method: Any, noise: float, secure: Any = None) -> Any:
     """The method as it is in a run that hides whole clients, as the `hiding_clients` of its group says; or itself.
 
-    `noise`: of the one sum, in lengths of what a client adds to it, that is worth all that is told beside updates.
+    `noise`: of the one sum, in lengths of what a client adds to it, that is worth all that is told beside updates;
+    `secure`: how sums are made where the server may see nobody's part of them.
     """
     change = getattr(method.group, "hiding_clients", None)
-    return method if change is None else change(method, noise)
+    return method if change is None else change(method, noise, secure)
 
 
 def shows_of(part: object) -> Shows | None:

@@ -43,11 +43,13 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     if settings.level == "example" and settings.epsilon is not None:
         method, settings = with_private_parts(method, settings)
-    elif settings.level == "client" and (noise := one_sum(settings, rounds)):
-        method = hiding_clients(method, noise)
+    secure = SecureSums(settings=settings) if settings.secure else None
+    if settings.level == "client" and (noise := one_sum(settings, rounds)):
+        method = hiding_clients(method, noise, secure)
     check_private(method, settings.level)
     least = max(settings.least, FEWEST_IN_SUM) if settings.secure else settings.least
-    if method.group is not None and least > 1:
+    at_home = getattr(method.send, "chosen_at_home", False)  # then nobody is in a group
+    if method.group is not None and least > 1 and not at_home:
         method = replace(method, group=AtLeast(group=method.group, least=least))
     if settings.level == "example":
         return at_example_level(method, settings, rounds)
@@ -55,8 +57,8 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         noise = local_noise(settings, rounds)
         assert settings.clip != "adaptive"
         step = Noised(step=method.local, clip=settings.clip, noise=noise)
-        gather = BookedReplies(settings=settings, rounds=rounds, noise=noise)
-        return replace(method, local=step, gather=gather)
+        booked = BookedReplies(settings=settings, rounds=rounds, noise=noise)
+        return replace(method, local=step, gather=booked)
     select: Select = method.select
     if settings.sampling == "poisson" and type(select) is Uniform:
         rate = select.per_round / max(1, clients)
@@ -75,16 +77,13 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         )
     if isinstance(select, Poisson | Uniform | InTurn) and (settings.epsilon or settings.noise):
         select = SecretDraw(select=select)
-    if settings.secure and getattr(method.send, "chosen_at_home", False):
-        raise UserError(
-            f"private.secure is true, but method {method.name} sums over the rows of several models and over sketches, "
-            'for which there are no masks yet; leave private.secure out, or set method.without = ["clusters"]'
-        )
-    if settings.secure:
-        return replace(method, select=select, gather=SecureSums(plan=plan, by_group=by_group))
-    at_home = getattr(method.send, "chosen_at_home", False)
-    sums = ChoiceSums(plan=plan) if at_home else NoisySums(plan=plan, by_group=by_group)
-    return replace(method, select=select, local=Quiet(step=method.local), gather=sums)
+    gather = (
+        ChoiceSums(plan=plan, secure=secure)
+        if at_home
+        else NoisySums(plan=plan, by_group=by_group, secure=secure)
+    )
+    local = method.local if settings.secure else Quiet(step=method.local)
+    return replace(method, select=select, local=local, gather=gather)
 
 
 def one_sum(settings: Private, rounds: int) -> float:

@@ -19,7 +19,7 @@ import torch
 from covey.core import Key, Reply, Round
 from covey.parts.steps.gaussian_noise import gaussian
 from covey.privacy.accountant import Sampling
-from covey.privacy.sums import NoisySums, Pool
+from covey.privacy.sums import NoisySums, Pool, RoundSums
 
 COUNTED_AS = 0.25  # of the clip length: what a choice is worth beside the update
 SURE = (
@@ -50,28 +50,27 @@ class ChoiceSums(NoisySums):
             return super().expected(now, pool, members, sampling)
         return float(max(1, len(now.tasks)))
 
-    def behind(
-        self, now: Round, pool: Pool, heard: int, noise: float, expected: Mapping[Pool, float]
-    ) -> float:
-        """The model's share of the clients, by all counts so far, of those who are expected now."""
-        if len(now.models) == 1:
-            return expected[pool]
-        scale = noise / COUNTED_AS
-        if now.fleet.simulated:
-            count = heard + float(now.stream("private", "chosen", pool[0]).normal(0.0, scale))
-        else:
-            count = float(gaussian(torch.tensor([float(heard)]), scale, None)[0])
-        kept = np.array(CHOSEN.get(now.memory, []) or np.zeros((len(expected), 3)))
-        kept[pool[0]] += (count, expected[pool], scale**2)
-        CHOSEN.keep(now.memory, kept.tolist())
-        counted, of, variance = kept[pool[0]]
-        share = min(1.0, max(float(counted), SURE * math.sqrt(variance)) / float(of))
-        return max(1.0, share * expected[pool])
+    def rows(self, now: Round) -> int:
+        return len(now.models)
 
-    def account(
-        self, now: Round, noise: float, sampling: Sampling, clip: float, pools: Mapping[Pool, Sequence[int]]
-    ) -> None:
-        super().account(now, noise, sampling, clip, pools)
+    def behind(self, now: Round, pool: Pool, sums: RoundSums) -> float:
+        """The model's share of the clients, by all counts so far, of those who are expected now."""
+        of = sums.expected[pool]
+        if len(now.models) == 1:
+            return of
+        count, scale = torch.tensor([sums.counts[pool]], dtype=torch.float64), sums.split.updates / COUNTED_AS
+        if not sums.has_noise:
+            rng = now.stream("private", "chosen", pool[0]) if now.fleet.simulated else None
+            count = gaussian(count, scale, rng)
+        kept = np.array(CHOSEN.get(now.memory, []) or np.zeros((len(sums.pools), 3)))
+        kept[pool[0]] += (float(count[0]), of, scale**2)
+        CHOSEN.keep(now.memory, kept.tolist())
+        counted, all_of, variance = kept[pool[0]]
+        share = min(1.0, max(float(counted), SURE * math.sqrt(variance)) / float(all_of))
+        return max(1.0, share * of)
+
+    def account(self, now: Round, sums: RoundSums, sampling: Sampling) -> None:
+        super().account(now, sums, sampling)
         if len(now.models) > 1:
             counted = [max(0.0, count / of) for count, of, _ in CHOSEN.of(now.memory)]
             now.notes["clients behind each model"] = {

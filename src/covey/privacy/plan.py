@@ -49,10 +49,9 @@ class Plan:
         return self.select.turn(number, clients) if isinstance(self.select, InTurn) else clients
 
     def noise(self, now: Round, sampling: Sampling) -> float:
-        """The noise of this round, in clip lengths."""
-        if self.settings.noise is not None:
-            return self.settings.noise
-        assert self.settings.epsilon is not None
+        """The noise of this round, in clip lengths; 0 where sums have none."""
+        if self.settings.epsilon is None:
+            return self.settings.noise or 0.0
         kept = NOISE.get(now.memory, {})
         plan = {"rounds": self.rounds, "sampling": asdict(sampling), "epsilon": self.settings.epsilon}
         if kept.get("plan") != plan:

@@ -8,23 +8,20 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covey.arrays import Integers
-from covey.core import Fleet, Key, Reply, Round, Step, Task
-from covey.errors import RunError, SilentRoundError, UserError
-from covey.parts.steps.gaussian_noise import gaussian, length
-from covey.parts.steps.private import stays_at_home
+from covey.core import Fleet, Key, Reply, Round, Task
+from covey.errors import RunError, UserError
+from covey.parts.steps.gaussian_noise import length
 from covey.privacy.neighbours import HowMany, Neighbours, neighbours_of
-from covey.privacy.plan import Plan
 from covey.privacy.secure_letters import primitives
 from covey.privacy.secure_liars import Dealt, DishonestSites, judged, secret, true_shares
 from covey.privacy.secure_steps import (
-    NUMBER_LEVELS,
     Masked,
     SecureKeys,
     SecureOpen,
@@ -32,16 +29,15 @@ from covey.privacy.secure_steps import (
     SecureUnmask,
     SecureUpdate,
     as_array,
+    bits_for,
     bytes_of_numbers,
-    check_range,
     from_ring,
-    longest_update,
     mask,
     pair_mask,
     signed_mask,
     to_ring,
 )
-from covey.privacy.sums import NoisySums
+from covey.privacy.settings import Private
 from covey.streams import stream
 
 LIARS: Key[list[int]] = Key("private.liars")  # who is asked for no further secure sum
@@ -52,86 +48,39 @@ class SpoiledSumError(Exception):
     """Why a sum is left out of its round."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SecureTotal:
+    """A sum in clip lengths, and who is in it; `has_noise`: the clients' shares of it."""
+
+    values: Tensor
+    there: list[int]
+    update: SecureUpdate
+    has_noise: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class SecureSums:
-    """One reply for each model (and group): w + clip / levels times the sum of the clients' whole numbers, over m.
+    """Sums of whole numbers that are seen as sums only. A sum of fewer than three is left out: it hides nobody.
 
-    m is how many numbers are in the sum, or with noise how many clients were to be in it. A sum of fewer than three is
-    left out: it hides nobody. `threshold`: the share of the clients of a sum that must stay to the end of the round.
+    `threshold`: the share of the clients of a sum that must stay to its end.
     """
 
-    plan: Plan
-    by_group: bool = False
+    settings: Private
     threshold: float = 0.67
 
-    @property
-    def evaluations(self) -> float | None:
-        """Privacy loss of one evaluation at a client; None where such evaluations have no noise."""
-        return self.plan.settings.evaluations
-
-    def __call__(self, now: Round, step: Step) -> list[Reply]:
-        settings = self.plan.settings
-        assert settings.clip != "adaptive"
-        sums = NoisySums(plan=self.plan, by_group=self.by_group)
-        sampling = self.plan.sampling(now)
-        noisy = settings.epsilon is not None or settings.noise is not None
-        if noisy:
-            sums.book_unheard(now)
-        noise = self.plan.noise(now, sampling) if noisy else 0.0
-        longest = longest_update(now.models.shape[1])
-        pools = sums.pools(now, [])
-        shown, heard, spoiled, home = [], [], [], stays_at_home(step, now.fleet.layout)
-        for number, (pool, members) in enumerate(pools.items()):
-            try:
-                found = self.summed(now, step, members, noise)
-            except SpoiledSumError as why:
-                spoiled.append(str(why))
-                continue
-            if found is None:
-                continue
-            values, there = found
-            if noisy and settings.noise_from == "server":
-                rng = now.stream("private", number) if now.fleet.simulated else None
-                values = gaussian(values, noise * longest, rng)
-            if home is not None:
-                values[home] = 0.0
-            count = sums.expected(now, pool, members, sampling) if noisy else float(len(there))
-            mean = now.models[pool[0]].double() + values * (settings.clip / NUMBER_LEVELS) / count
-            row = now.fleet.layout.after_noise(mean.float())
-            shown.append(Reply(id=members[0], slot=pool[0], vector=row, size=max(1, round(count))))
-            heard += there
-        if noisy:
-            sums.account(now, noise, sampling, settings.clip, pools)
-        now.notes["secure sums"] = {
-            "model": [pool[0] for pool in pools],
-            "clients": [len(members) for members in pools.values()],
-        }
-        if spoiled:
-            now.notes["secure sums left out"] = {"round": [now.number], "why": spoiled}
-            if not shown:
-                raise SilentRoundError(f"round {now.number}: {spoiled[0]}")
-        if now.tasks and not shown:
-            remedy = "; give method.per_round or private.least a larger number"
-            raise SilentRoundError(
-                f"round {now.number}: no sum of {FEWEST_IN_SUM} clients or more could be made"
-                f"{now.fleet.ledger.why_in_round() or remedy}"
-            )
-        now.worked = tuple(sorted(heard))
-        return sorted(shown, key=lambda reply: (reply.id, reply.slot))
-
-    def summed(
-        self, now: Round, step: Step, members: Sequence[int], noise: float
-    ) -> tuple[Tensor, list[int]] | None:
-        """The sum of the members' numbers, and whose they are; None where too few of them stayed to its end."""
-        settings, longest = self.plan.settings, longest_update(now.models.shape[1])
-        out = LIARS.get(now.memory, [])
-        asked = {i: now.tasks[i] for i in members if i in now.tasks and i not in out}
+    def __call__(
+        self, now: Round, update: SecureUpdate, tasks: Mapping[int, Task], noise: float
+    ) -> SecureTotal | None:
+        """The sum of what the clients of these tasks add; None where too few of them stayed to its end."""
+        settings, out = self.settings, LIARS.get(now.memory, [])
+        asked = {i: task for i, task in tasks.items() if i not in out}
         add = plain_sum if now.fleet.simulated else masked_sum
         while len(asked) >= FEWEST_IN_SUM:
             stay = stays(len(asked), self.threshold)
-            share = noise * longest / stay**0.5 if settings.noise_from == "clients" else 0.0
-            check_range(len(asked), NUMBER_LEVELS, share * len(asked) ** 0.5 + noise * longest)
-            update = SecureUpdate(step=step, clip=float(settings.clip), share=share)
+            shared = settings.noise_from == "clients"
+            most = noise * (len(asked) / stay) ** 0.5 if shared else noise
+            update = replace(update, bits=bits_for(len(asked), most))
+            update = replace(update, share=noise * update.longest / stay**0.5 if shared else 0.0)
             try:
                 found = add(now.fleet, update, asked, stay, settings.neighbours)
             except DishonestSites as liars:  # once more, without them
@@ -148,19 +97,21 @@ class SecureSums:
                 return None
             total, there = found
             values = torch.from_numpy(total).double()
-            if (limit := most(len(there), longest, share, len(values))) < length(values):
+            if (limit := longest_sum(len(there), update, len(values))) < length(values):
                 raise SpoiledSumError(
                     f"the sum of {len(there)} updates is {length(values) / limit:.3g} times too long: one of its "
                     "clients does not keep to the protocol, and under masks nobody can see whose numbers they are; "
                     "without private.secure it is refused and named"
                 )
-            return values, there
+            return SecureTotal(
+                values=values / 2**update.bits, there=there, update=update, has_noise=update.share > 0
+            )
         return None
 
 
-def most(clients: int, longest: float, share: float, count: int) -> float:
-    """How long the sum of so many updates of at most `longest` can be, with twice the usual length of their noise."""
-    return clients * longest + 2 * share * math.sqrt(clients * count)
+def longest_sum(clients: int, update: SecureUpdate, count: int) -> float:
+    """How long the sum of so many updates can be, with twice the usual length of their noise."""
+    return clients * update.longest + 2 * update.share * math.sqrt(clients * count)
 
 
 def stays(clients: int, threshold: float) -> int:
@@ -174,11 +125,11 @@ def plain_sum(
     """What the protocol adds up to, where everybody's data lie in one process."""
     order = stream(fleet.seed, "secure", "round", getattr(fleet, "round", 0)).permutation(sorted(tasks))
     ring = neighbours_of(order.tolist(), neighbours, stay)
-    replies = fleet.ask(update, tasks)
-    there = [reply.id for reply in replies]
+    arrived = numbers_in(fleet.ask(update, tasks))
+    there = sorted(arrived)
     if len(there) < stay or not ring.can_unmask(there, set(tasks) - set(there)):
         return None
-    return from_ring(added([numbers(reply) for reply in replies])), there
+    return from_ring(added(list(arrived.values()))), there
 
 
 def put_out(now: Round, liars: DishonestSites) -> None:
@@ -221,7 +172,7 @@ def masked_sum(
         raise DishonestSites(liars)
     if len(read) < stay:
         return None
-    arrived = {reply.id: numbers(reply) for reply in fleet.ask(update, {r.id: tasks[r.id] for r in read})}
+    arrived = numbers_in(fleet.ask(update, {r.id: tasks[r.id] for r in read}))
     there, gone = sorted(arrived), sorted({reply.id for reply in shared} - set(arrived))
     if len(there) < stay or not ring.can_unmask(there, gone):
         return None
@@ -282,6 +233,9 @@ def added(rows: Sequence[Masked]) -> Masked:
     return total
 
 
-def numbers(reply: Reply) -> Masked:
-    """A client's numbers, as they came."""
-    return to_ring(np.asarray(reply.stats["numbers"]).astype(np.int64))
+def numbers_in(replies: Sequence[Reply]) -> dict[int, Masked]:
+    """Everybody's numbers, as they came; who sent more or fewer of them than most is not there."""
+    found = {reply.id: np.asarray(reply.stats["numbers"]).astype(np.int64) for reply in replies}
+    lengths = [len(one) for one in found.values()]
+    usual = max(set(lengths), key=lengths.count, default=0)
+    return {client: to_ring(one) for client, one in found.items() if len(one) == usual}

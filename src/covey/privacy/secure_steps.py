@@ -7,6 +7,7 @@ key of 256 bits into 32 for NumPy's generator, which can be tried out.
 from __future__ import annotations
 
 import base64
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
@@ -17,42 +18,44 @@ from torch import Tensor
 
 from covey.arrays import Integers
 from covey.core import Client, Known, Reply, Stat, Step, Task, step
-from covey.core.privacy_loss import Loss
+from covey.core.privacy_loss import Loss, What
 from covey.errors import Refused, UserError
 from covey.parts.steps.gaussian_noise import length
 from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, primitives, scalar_of
-from covey.settings import Count, NotNegative, Positive, Range
+from covey.settings import Count, NotNegative, PartBelowOne, Positive, Range
+from covey.training.rows import Layout
 
 Masked = NDArray[np.uint32]
 BITS = 20
 NUMBER_LEVELS = 2**BITS  # whole numbers to a clip length
+FEWEST_BITS = 8
 MOST_TRIES = 5  # of one sum, each without those who lied in the one before
+MOST_SUMS = 16  # of one round, tries not counted
 LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
 
 
 # ---------------------------------------------------------------------------------------------- numbers
 
 
-def quantised(update: Tensor, clip: float, levels: int = NUMBER_LEVELS) -> Integers:
-    """The update, shortened to the clip length, in whole numbers of clip / levels: none is beyond +-levels."""
+def quantised(update: Tensor, clip: float, levels: float = NUMBER_LEVELS) -> Integers:
+    """The update, shortened to the clip length, in whole numbers of clip / levels.
+
+    Towards zero, so that it gets no longer: a sum of whole numbers then needs no more noise than one of updates.
+    """
     found = length(update)
     short = update.double() * (1.0 if found <= clip else clip / found)
-    whole = np.rint(short.numpy() * (levels / clip)).astype(np.int64)
-    return np.clip(whole, -levels, levels)
+    return np.trunc(short.numpy() * (levels / clip)).astype(np.int64)
 
 
-def longest_update(columns: int, levels: int = NUMBER_LEVELS) -> float:
-    """The longest update in whole numbers: rounding adds up to half a number in every direction."""
-    return float(levels + columns**0.5 / 2)
-
-
-def check_range(clients: int, levels: int, noise: float) -> None:
-    """Refuses a sum that could leave the range of 32 bits; twelve standard deviations of noise are allowed for."""
-    if clients * levels + 12 * noise > LARGEST:
+def bits_for(clients: int, noise: float) -> int:
+    """How fine a sum of so many can be, with noise in clip lengths, of which twelve deviations stay within 32 bits."""
+    bits = min(BITS, int(math.log2(LARGEST / (clients + 12 * noise))))
+    if bits < FEWEST_BITS:
         raise UserError(
-            f"private.secure adds up to {clients} clients of +-{levels} each, which may leave the range of 32 bits; at "
-            f"most {int((LARGEST - 12 * noise) // levels)} clients can be in one sum"
+            f"private.secure adds up {clients} clients with noise of {noise:.3g} clip lengths in numbers of 32 bits, "
+            f"which leaves {bits} bits to a clip length; it takes {FEWEST_BITS}: let fewer participate in a round"
         )
+    return bits
 
 
 def to_ring(values: Integers) -> Masked:
@@ -124,10 +127,15 @@ class SecureKeys(AboutNoData):
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         crypto, before = primitives(), client.state.get("secure", {})
-        tries = before.get("tries", 1) + 1 if before.get("round") == client.round else 1
-        if tries > MOST_TRIES:
-            raise Refused(f"this client participates in a sum at most {MOST_TRIES} times a round")
-        kept: dict[str, Any] = {"round": client.round, "tries": tries}
+        if before.get("round") != client.round:
+            before = {}
+        done = before.get("sums", 0) + bool(before.get("unmasked"))
+        tries = 1 if not before or before.get("unmasked") else before["tries"] + 1
+        if tries > MOST_TRIES or done >= MOST_SUMS:
+            raise Refused(
+                f"this client tries a sum at most {MOST_TRIES} times, and makes at most {MOST_SUMS} a round"
+            )
+        kept: dict[str, Any] = {"round": client.round, "tries": tries, "sums": done}
         for number in ("1", "2"):
             secret, public = crypto.key_pair()
             kept["sk" + number], kept["pk" + number] = secret.hex(), public.hex()
@@ -230,7 +238,7 @@ class SecureOpen(AboutNoData):
         shown = np.zeros(SCALAR, np.uint8)
         if any(blames):
             shown = scalar_of(bytes.fromhex(kept["sk2"]))
-            client.state["secure"] = {"round": client.round, "tries": kept["tries"]}
+            client.state["secure"] = {name: kept[name] for name in ("round", "tries", "sums")}
         elif len(shares) < kept["threshold"]:
             raise Refused("fewer clients shared their keys than can unmask the sum")
         else:
@@ -248,42 +256,75 @@ class SecureOpen(AboutNoData):
 class SecureUpdate(Step):
     """The step, of whose update only whole numbers under masks leave the client; in a simulation, the numbers.
 
+    They are the update in the row of the model that it is about, zeros in the rows of all others; then a number for
+    each model, `counted` for that one; then +-`short` / 2, whether the update was short enough to count in full.
+
     Args:
         step: what the client does.
         clip: the longest update.
         share: standard deviation of the noise that the client adds, in whole numbers.
         bits: 2^bits whole numbers make a clip length.
+        rows: how many models the sum is about, where clients choose theirs at home.
+        counted: in clip lengths, what a choice is worth; with the update it is no longer than one. 0: not counted.
+        short: in clip lengths, what a short update is worth beside all that. 0: not counted.
     """
 
     step: Step
     clip: Positive
     share: NotNegative = 0.0
     bits: Annotated[int, Range(1, 30)] = BITS
+    rows: Count = 1
+    counted: PartBelowOne = 0.0
+    short: NotNegative = 0.0
 
     @property
     def accounted(self) -> bool:
         """Whether the client's account counts it: what has no noise of the clients' own cannot be counted."""
         return self.share > 0
 
+    @property
+    def longest(self) -> float:
+        """How far a client moves the sum at most, in whole numbers."""
+        return float(2**self.bits * math.hypot(1.0, self.short / 2))
+
     def __call__(self, client: Client, task: Task) -> Reply:
-        plain = Task(models=task.models, slots=task.slots)
-        reply = self.step.unpacked(self.step(client, plain), plain, client.bench.layout)
-        assert reply.vector is not None
-        start = task.models[task.slots.index(reply.slot)]
+        reply = self.step(client, task)
+        values = self.numbers(update_in(reply, self.step, task, client.bench.layout), reply.slot)
         rng = None if client.live else client.stream("noise share", "round", client.round)
-        values = quantised(reply.vector - start, self.clip, 2**self.bits)
-        values = values + discrete_gaussian(len(values), self.share, rng)
-        ring = to_ring(values)
+        ring = to_ring(values + discrete_gaussian(len(values), self.share, rng))
         if client.live:
             if client.account is not None and self.share:
-                client.account.lose(self.loss(len(ring), of_this_round(client).get("threshold", 1)))
+                client.account.lose(self.loss(of_this_round(client).get("threshold", 1)))
             ring = self.masked(client, ring)
-        return Reply(id=client.id, slot=reply.slot, size=1, stats={"numbers": ring.view(np.int32)})
+        slot = reply.slot if self.rows == 1 else 0
+        return Reply(id=client.id, slot=slot, size=1, stats={"numbers": ring.view(np.int32)})
 
-    def loss(self, columns: int, stay: int) -> Loss:
+    def numbers(self, update: Tensor, slot: int) -> Integers:
+        """What the client adds, without noise."""
+        levels, room = 2**self.bits, math.sqrt(1 - self.counted**2)
+        place = slot if self.rows > 1 else 0
+        rows = np.zeros((self.rows, len(update)), np.int64)
+        rows[place] = quantised(update, room * self.clip, room * levels)
+        parts = [rows.ravel()]
+        if self.counted:
+            chosen = np.zeros(self.rows, np.int64)
+            chosen[place] = int(self.counted * levels)
+            parts.append(chosen)
+        if self.short:
+            worth = int(self.short / 2 * levels)
+            parts.append(np.array([worth if length(update) <= room * self.clip else -worth]))
+        return np.concatenate(parts)
+
+    def parted(self, total: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Of a sum in clip lengths: its rows, who chose each, and the sum of b - 1/2, b = 1 for a short update."""
+        total, short = (total[:-1], float(total[-1]) / self.short) if self.short else (total, 0.0)
+        values, chosen = (total[: -self.rows], total[-self.rows :]) if self.counted else (total, total[:0])
+        return values.view(self.rows, -1), chosen / (self.counted or 1.0), short
+
+    def loss(self, stay: int) -> Loss:
         """What the update costs: the sum has at least the noise of the clients that must stay to unmask it."""
-        noise = self.share * stay**0.5 / longest_update(columns, 2**self.bits)
-        return Loss(what="updates", mechanism="sum", noise=noise)
+        what: What = getattr(self.step, "told_as", "updates")
+        return Loss(what=what, mechanism="sum", noise=self.share * stay**0.5 / self.longest)
 
     def masked(self, client: Client, ring: Masked) -> Masked:
         """The numbers under the client's own mask and those that it shares with its neighbours."""
@@ -301,7 +342,9 @@ class SecureUpdate(Step):
         return ring
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return {"numbers": Stat(low=-(2**31), high=2**31 - 1, whole=True, shape=(known.row,))}
+        columns = None if hasattr(self.step, "added") else known.row
+        every = self.rows * columns + self.rows * bool(self.counted) + bool(self.short) if columns else None
+        return {"numbers": Stat(low=-(2**31), high=2**31 - 1, whole=True, shape=(every,))}
 
     def work(self, train: int, test: int) -> float:
         return self.step.work(train, test)
@@ -324,7 +367,9 @@ class SecureUnmask(AboutNoData):
             raise Refused("the server asks for shares that nobody may have")
         if len(there) < kept["threshold"]:
             raise Refused(f"{len(there)} updates arrived; fewer than {kept['threshold']} are not unmasked")
-        client.state["secure"] = {"round": client.round, "tries": kept["tries"], "unmasked": True}
+        client.state["secure"] = {name: kept[name] for name in ("round", "tries", "sums")} | {
+            "unmasked": True
+        }
         return Reply(
             id=client.id,
             stats={
@@ -336,6 +381,16 @@ class SecureUnmask(AboutNoData):
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         share = Stat(low=0, high=255, shape=(None, None))
         return {"there": share, "gone": share}
+
+
+def update_in(reply: Reply, step: Step, task: Task, layout: Layout) -> Tensor:
+    """What a client has to add to a sum: its update, or what the step says."""
+    if hasattr(step, "added"):
+        added: Tensor = step.added(reply)
+        return added
+    whole = step.unpacked(reply, task, layout)
+    assert whole.vector is not None
+    return whole.vector - task.models[task.slots.index(whole.slot)]
 
 
 def of_this_round(client: Client) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Private:
         accountant: pld (exact up to rounding) or rdp.
         least: the fewest clients of a group: smaller ones are merged; with secure at least 3.
         secure: whether the server is shown sums of whole numbers only (SecAgg+), and no client's update; alone, or with
-            noise. Needs a clip length.
+            noise. Without noise it needs a number for clip.
         neighbours: with secure: how many other clients each shares masks and secrets with, an odd number counts as the
             next even one; auto: all of them up to 100 clients, then as many as are safe if a fifth collude.
         noise_from: with secure: the server adds the noise to the sum, or the clients each their share before it.
@@ -58,9 +58,14 @@ class Private:
     bands: Annotated[int, Range(1, 64)] = 1
     evaluations: Epsilon | None = None
 
+    @property
+    def has_noise(self) -> bool:
+        """Whether there is any; secure sums may have none."""
+        return self.epsilon is not None or self.noise is not None
+
     def __post_init__(self) -> None:
         self.check_together()
-        quiet = self.epsilon is None and self.noise is None
+        quiet = not self.has_noise
         for names, holds, what in (
             ("quantile first_clip", self.clip == "adaptive", 'private.clip = "adaptive"'),
             ("sampling accountant", self.level == "client", 'private.level = "client"'),
@@ -71,10 +76,10 @@ class Private:
 
     def check_together(self) -> None:
         """Refuses settings that contradict each other."""
-        if self.secure and (self.level != "client" or self.clip == "adaptive"):
+        if self.secure and (self.level != "client" or (self.clip == "adaptive" and not self.has_noise)):
             raise UserError(
                 f'private.secure adds up updates of a known length: it needs level = "client" (it is "{self.level}") '
-                f"and a number for private.clip (it is {self.clip})"
+                f"and, without private.epsilon or private.noise, a number for private.clip (it is {self.clip})"
             )
         plain = self.level == "client" and not self.secure and self.clip != "adaptive"
         if self.bands > 1 and not (plain and self.sampling == "poisson"):
@@ -82,8 +87,7 @@ class Private:
                 f'private.bands is {self.bands}, which needs level = "client" (it is "{self.level}"), a number for '
                 f'private.clip (it is {self.clip}), sampling = "poisson", and no secure sums'
             )
-        silent = self.epsilon is None and self.noise is None
-        if not (self.secure and silent) and (self.epsilon is None) == (self.noise is None):
+        if not (self.secure and not self.has_noise) and (self.epsilon is None) == (self.noise is None):
             raise UserError(
                 f"private.epsilon is {self.epsilon} and private.noise {self.noise}; give one of them: it says the other"
             )

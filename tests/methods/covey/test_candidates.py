@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 
 from covey.core import Method, Task
 from covey.core.round import run_rounds
-from covey.errors import UserError
 from covey.fleet.local import LocalFleet
 from covey.methods.covey.candidates import (
     CANDIDATES,
@@ -24,6 +24,9 @@ from covey.methods.covey.candidates import (
 )
 from covey.methods.covey.sketch import COUNTED_AS
 from covey.privacy.choices import CHOSEN, ChoiceSums
+from covey.privacy.clipping import Split
+from covey.privacy.secure_steps import SecureUpdate
+from covey.privacy.sums import RoundSums
 from covey.runs.config import resolve
 from covey.testing import CLIENTS, small_fleet
 
@@ -97,11 +100,11 @@ def test_three_clusters_are_found_or_one_where_noise_hides_them(noise: float, cl
     assert len(models) == len(prototypes)
 
 
-def private_covey(**private: Any) -> tuple[Method, LocalFleet]:
+def private_covey(batch: int = 32, **private: Any) -> tuple[Method, LocalFleet]:
     tables = {
         "rounds": 3,
         "method": {"name": "covey"},
-        "train": {"batches": 2},
+        "train": {"batches": 2, "batch": batch},
         "data": {"clients": CLIENTS},
         "private": {"epsilon": 8.0, "clip": 0.5, **private},
     }
@@ -127,12 +130,54 @@ def test_covey_hides_clients_as_it_is_and_all_that_is_told_keeps_to_epsilon() ->
     assert len(state.models) == 1 + max(CANDIDATES.of(state.memory)["models"])
 
 
-def test_secure_sums_of_choices_are_refused_in_one_sentence() -> None:
-    with pytest.raises(
-        UserError, match=r"private\.secure is true, but method covey sums over the rows"
-    ) as found:
-        private_covey(secure=True)
-    assert "\n" not in str(found.value)
+@pytest.mark.parametrize("noise_from", ["server", "clients"])
+def test_secure_sums_of_choices_hide_who_chose_what(noise_from: str) -> None:
+    """Nothing but whole numbers under the same length for everybody is told, in tables and in updates."""
+    method, fleet = private_covey(secure=True, clip="adaptive", noise_from=noise_from)
+    ask, told = fleet.ask, []
+
+    def listening(step: Any, tasks: Any, **options: Any) -> Any:
+        replies = ask(step, tasks, **options)
+        told.extend((step.kind, reply) for reply in replies if not options.get("measure"))
+        return replies
+
+    fleet.ask = listening  # type: ignore[method-assign]
+    state = run_rounds(method, fleet, rounds=3)
+    assert {kind for kind, _ in told} == {SecureUpdate.kind}
+    assert all(r.vector is None and r.slot == 0 and set(r.stats) == {"numbers"} for _, r in told)
+    assert fleet.ledger.told[0] == private_losses(noise_from)
+    assert float((state.models - fleet.start()).norm()) > 0
+
+
+def private_losses(noise_from: str) -> dict[Any, int]:
+    """What sums that are seen cost under the same settings, sampling included."""
+    method, fleet = private_covey(
+        clip="adaptive", **({} if noise_from == "server" else {"sampling": "method"})
+    )
+    run_rounds(method, fleet, rounds=3)
+    return fleet.ledger.told[0]
+
+
+def test_secure_sums_are_the_same_sums_up_to_rounding() -> None:
+    """The noise is the server's, of the same stream: models differ by a millionth of a clip length for each client."""
+    whole = 10**6  # a batch of all samples, so that no draw of batches differs
+    seen, unseen = (run_rounds(*private_covey(whole, secure=secure), rounds=3) for secure in (False, True))
+    found = [np.asarray(CANDIDATES.of(state.memory)["prototypes"]) for state in (seen, unseen)]
+    np.testing.assert_allclose(*found, atol=1e-3)
+    np.testing.assert_allclose(seen.models, unseen.models, atol=1e-4)
+
+
+def test_a_client_adds_its_update_to_the_row_of_its_choice() -> None:
+    """Length 2 is shortened to the clip length 1, of which sqrt(1 - 1/16) is for the update; 1/4 counts the choice."""
+    ask = SecureUpdate(step=AddSketch(), clip=1.0, rows=3, counted=0.25, short=0.5)
+    whole = ask.numbers(torch.tensor([0.0, -2.0]), slot=1) / 2**20
+    assert whole == pytest.approx([0, 0, 0, -((15 / 16) ** 0.5), 0, 0, 0, 0.25, 0, -0.25], abs=2**-20)
+    assert np.linalg.norm(whole) <= ask.longest / 2**20 == (1 + 1 / 16) ** 0.5
+    values, chosen, short = ask.parted(
+        torch.from_numpy(whole + ask.numbers(torch.tensor([0.5, 0.0]), 1) / 2**20)
+    )
+    assert values[1].tolist() == pytest.approx([0.5, -((15 / 16) ** 0.5)], abs=1e-5)
+    assert (chosen.tolist(), short) == ([0.0, 2.0, 0.0], 0.0)  # one short, one long: 1/2 - 1/2
 
 
 def test_a_table_that_is_too_long_counts_as_one() -> None:
@@ -151,13 +196,17 @@ def test_a_table_that_is_too_long_counts_as_one() -> None:
 def test_counts_of_choices_are_added_up_and_nothing_is_divided_by_chance() -> None:
     """100 are expected; 30 chose model 0 in each of two rounds, nobody model 1: its count is at least two errors."""
     sums = ChoiceSums(plan=None)  # type: ignore[arg-type]
-    still = SimpleNamespace(normal=lambda *_: 0.0)
+    still = SimpleNamespace(normal=lambda *_: np.zeros(1))
     fleet = SimpleNamespace(simulated=True)
     now: Any = SimpleNamespace(models=np.zeros((2, 1)), memory={}, fleet=fleet, stream=lambda *_: still)
-    expected = {(0, -1): 100.0, (1, -1): 100.0}
+    pools = {(0, -1): 100.0, (1, -1): 100.0}
+    one = Split(updates=1.0, count=0.0)
+    counts = {(0, -1): 30.0, (1, -1): 0.0}
+    given = RoundSums(
+        pools={pool: [0] for pool in pools}, expected=pools, clip=1.0, noise=1.0, split=one, counts=counts
+    )
     for _ in range(2):
-        first = sums.behind(now, (0, -1), 30, 1.0, expected)
-        second = sums.behind(now, (1, -1), 0, 1.0, expected)
+        first, second = (sums.behind(now, pool, given) for pool in pools)
     assert first == pytest.approx(30.0)
     assert second == pytest.approx(
         2 * (2 * 4**2) ** 0.5 / 200 * 100

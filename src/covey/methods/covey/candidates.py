@@ -14,7 +14,7 @@ where there is too much noise to see any.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -23,7 +23,7 @@ import torch
 
 from covey.arrays import Array, Labels
 from covey.core import Client, Facts, Key, Known, Reply, Round, Shows, Stat, Step, Task, step
-from covey.core.privacy_loss import Loss
+from covey.core.privacy_loss import Loss, What
 from covey.core.shows import NOTHING
 from covey.errors import SilentRoundError
 from covey.methods.covey.arrangement import joined_clusters
@@ -34,6 +34,8 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.gaussian_noise import gaussian
 from covey.privacy.accountant import Sampling, Sums
 from covey.privacy.plan import book_sums
+from covey.privacy.secure import FEWEST_IN_SUM, SecureSums, SpoiledSumError
+from covey.privacy.secure_steps import SecureUpdate
 from covey.settings import Count, Positive, validated
 
 DIMS = 32  # numbers that a sample is projected to; noise grows with their root
@@ -55,11 +57,17 @@ class AddSketch(Step):
 
     dims: Count = DIMS
 
+    told_as: ClassVar[What] = "embeddings"
+
     def __call__(self, client: Client, task: Task) -> Reply:
         table = candidate_table(client, self.dims)
         chosen = nearest(table, np.asarray(task.args["prototypes"])) if "prototypes" in task.args else 0
         length = float(np.linalg.norm(table))
         return Reply(id=client.id, slot=chosen, size=1, stats={"table": table / length if length else table})
+
+    def added(self, reply: Reply) -> torch.Tensor:
+        """What a secure sum adds up."""
+        return torch.from_numpy(np.asarray(reply.stats["table"]).ravel())
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return {"table": Stat(low=-1.0, high=1.0, shape=(classes_of(known.classes), None))}
@@ -243,11 +251,13 @@ class Prototypes:
         noise: of one sum that would cost as much as all of these, in lengths of a table.
         splits: how often prototypes are split in two; 0 is one cluster, for which nobody tells anything.
         join: whether clusters that look different while their classes lie alike share a model.
+        secure: how sums are made where the server may see nobody's table.
     """
 
     noise: Positive
     splits: int = SPLITS
     join: bool = True
+    secure: SecureSums | None = None
 
     gives: ClassVar[Facts] = (CANDIDATES,)
     shows: ClassVar[Shows] = NOTHING
@@ -267,7 +277,7 @@ class Prototypes:
             CANDIDATES.keep(now.memory, {"prototypes": np.zeros((1, 1, 1)), "models": [0]})
             return {}
         noise, rng = self.planned.noise, now.stream("prototypes")
-        told = SketchSums(now=now, noise=noise)
+        told = SketchSums(now=now, noise=noise, secure=self.secure)
         prototypes, models = found_by(told, noise, self.splits, rng)
         if not self.join:
             models = np.arange(len(prototypes))
@@ -282,15 +292,27 @@ class SketchSums:
 
     now: Round
     noise: float
+    secure: SecureSums | None = None
     number: int = 0
 
     def __call__(self, prototypes: Array | None) -> Array:
         now, self.number = self.now, self.number + 1
-        task = Task(args={} if prototypes is None else {"prototypes": prototypes})
-        replies = now.fleet.ask(AddSketch(), dict.fromkeys(now.here, task))
-        if not replies:
-            raise SilentRoundError(f"round {now.number}: nobody described its classes")
+        tasks = dict.fromkeys(now.here, Task(args={} if prototypes is None else {"prototypes": prototypes}))
         rows = 1 if prototypes is None else len(prototypes)
+        sums, has_noise = self.seen(tasks, rows) if self.secure is None else self.unseen(tasks, rows)
+        if not has_noise:
+            rng = now.stream("prototypes", "noise", self.number) if now.fleet.simulated else None
+            sums = gaussian(torch.from_numpy(sums.ravel()), self.noise, rng).numpy().reshape(sums.shape)
+        book_sums(now.memory, Sums(noise=self.noise, sampling=Sampling()))
+        for client in now.here:
+            now.fleet.ledger.lose(client, Loss(what="embeddings", mechanism="sum", noise=self.noise))
+        return np.asarray(sums)
+
+    def seen(self, tasks: Mapping[int, Task], rows: int) -> tuple[Array, bool]:
+        """Tables that the server adds up itself."""
+        replies = self.now.fleet.ask(AddSketch(), tasks)
+        if not replies:
+            raise SilentRoundError(f"round {self.now.number}: nobody described its classes")
         shapes = [np.shape(reply.stats["table"]) for reply in replies]
         usual = max(set(shapes), key=shapes.count)
         sums = np.zeros((rows, *usual))
@@ -298,12 +320,22 @@ class SketchSums:
             table = np.asarray(reply.stats["table"], np.float64)
             if table.shape == usual and 0 <= reply.slot < rows:
                 sums[reply.slot] += table / max(1.0, float(np.linalg.norm(table)))
-        rng = now.stream("prototypes", "noise", self.number) if now.fleet.simulated else None
-        noisy = gaussian(torch.from_numpy(sums.ravel()), self.noise, rng).numpy().reshape(sums.shape)
-        book_sums(now.memory, Sums(noise=self.noise, sampling=Sampling()))
-        for client in now.here:
-            now.fleet.ledger.lose(client, Loss(what="embeddings", mechanism="sum", noise=self.noise))
-        return np.asarray(noisy)
+        return sums, False
+
+    def unseen(self, tasks: Mapping[int, Task], rows: int) -> tuple[Array, bool]:
+        """Tables of which the server sees the sum alone, and whether the clients' noise is in it."""
+        assert self.secure is not None
+        why = f"fewer than {FEWEST_IN_SUM} clients, or too few of them, stayed to the end of it"
+        try:
+            found = self.secure(
+                self.now, SecureUpdate(step=AddSketch(), clip=1.0, rows=rows), tasks, self.noise
+            )
+        except SpoiledSumError as error:
+            found, why = None, str(error)
+        if found is None:
+            raise SilentRoundError(f"round {self.now.number}: no secure sum of class tables was made: {why}")
+        classes = classes_of(self.now.fleet.known(found.there[0]).classes)
+        return found.values.numpy().reshape(rows, classes, -1), found.has_noise
 
 
 def in_words(models: Labels, cost: Sums) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from covey.core import Client, Method, Reply, Round, Task, part, step
 from covey.core.needs import SEVERAL_MODELS
 from covey.core.shows import NOTHING
-from covey.methods.covey.candidates import CANDIDATES, SPLITS, Prototypes, candidate_table, nearest
+from covey.methods.covey.candidates import CANDIDATES, Prototypes, candidate_table, nearest
 from covey.parts.selection.plain import Uniform
 from covey.parts.serving import ServeHeldOut
 from covey.parts.steps.train import AroundTraining, Train
@@ -29,14 +29,14 @@ from covey.parts.steps.train import AroundTraining, Train
 WORKING = 500  # clients of a round at least, where there are so many: noise is shared by them
 
 
-def hiding_clients(method: Method, noise: float, *, join: bool, several: bool) -> Method:
-    """The method with the parts that show nobody; `noise` is that of one sum worth all that finds the clusters."""
+def hiding_clients(method: Method, prototypes: Prototypes) -> Method:
+    """The method with the parts that show nobody."""
     train = method.local if isinstance(method.local, Train) else method.local.train  # type: ignore[attr-defined]
     per_round = getattr(method.select, "per_round", 0) or method.select.select.per_round  # type: ignore[attr-defined]
     send = SendCandidates()
     return replace(
         method,
-        group=Prototypes(noise=noise, splits=SPLITS if several else 0, join=join),
+        group=prototypes,
         bank=one_per_candidate,
         select=Uniform(per_round=max(per_round, WORKING)),
         send=send,

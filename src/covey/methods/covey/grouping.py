@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -32,6 +32,9 @@ from covey.parts.group.figures import note_groups
 from covey.parts.group.label_feature import label_feature
 from covey.parts.steps.judged import JUDGEMENTS
 from covey.settings import Count, Natural, validated
+
+if TYPE_CHECKING:
+    from covey.privacy.secure import SecureSums
 
 # standard errors by which own training is better than the average of all: each group its own model
 PART = 2.0
@@ -168,13 +171,15 @@ class ByPortrait:
             return self
         return replace(self, describe=SketchClasses(epsilon=budget.epsilon, delta=budget.delta), every=0)
 
-    def hiding_clients(self, method: Method, noise: float) -> Method:
+    def hiding_clients(self, method: Method, noise: float, secure: SecureSums | None) -> Method:
         """Prototypes of which clients choose at home, in place of portraits."""
+        from covey.methods.covey.candidates import SPLITS, Prototypes
         from covey.methods.covey.devices import hiding_clients
 
         server = method.bank is one_per_cluster
         several = self.min_size < NOBODY
-        return hiding_clients(method, noise, join=self.join, several=several) if server else method
+        found = Prototypes(noise=noise, splits=SPLITS if several else 0, join=self.join, secure=secure)
+        return hiding_clients(method, found) if server else method
 
     def __call__(self, now: Round) -> dict[int, int]:
         if len(now.seen) > COMPARED and isinstance(self.describe, DescribeClasses):
