@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from covey.deploy.door import Visit, door
+from covey.deploy.door import Door, Visit
 from covey.deploy.http_connection import Limits
 from covey.deploy.superlink import Link, free_port
 
@@ -95,16 +95,14 @@ def open_port(
     here = Port(free_port(), certs / "ca.crt" if certs else None)
     link = Link(address=f"127.0.0.1:{server.server_port}", ca=None)
     try:
-        with door(
-            "127.0.0.1",
-            here.port,
+        with Door(
             link,
             certs,
             objection=lambda key: "" if key in here.keys else "its key is not on the list",
             limits=Limits(**limits),
             seen=here.seen.append,
             connections=lambda _, count: here.counts.append(count),
-        ):
+        ).opened("127.0.0.1", here.port):
             yield here
     finally:
         server.shutdown()

@@ -14,10 +14,10 @@ from covey.core.codec import from_bytes, named_from_bytes, to_bytes
 from covey.core.round import Reply, Task, empty_state, open_round, run_rounds
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.outcomes import ReplySchemas, outcome_of
-from covey.deploy.protocol import SPOKEN
-from covey.deploy.site import Site, names_mark
+from covey.deploy.site import Site
 from covey.deploy.site_registry import _hello
-from covey.deploy.transport import Response
+from covey.deploy.transport import SPOKEN, Response
+from covey.deploy.wire import names_mark
 from covey.fleet.bookkeeping import Trip
 from covey.fleet.work import Outcome
 from covey.methods.baselines import fedavg

@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("flwr")
 import httpx
 
-from covey.deploy import http_connection, signatures
+from covey.deploy import http_connection
 from covey.deploy.certs import make_certs
-from covey.deploy.door import door, place_of
+from covey.deploy.door import Door, place_of
 from covey.deploy.http_connection import Limits
 from covey.deploy.superlink import Link, free_port
 from covey.errors import UserError
@@ -124,9 +124,9 @@ def test_a_signed_head_is_good_for_one_request() -> None:
 def test_heads_are_remembered_while_they_are_good_and_in_bounded_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(signatures, "MOST_HEADS", 100)
+    monkeypatch.setattr(http_connection, "MOST_HEADS", 100)
     now = [0.0]
-    heads = signatures.UsedHeads(clock=lambda: now[0])
+    heads = http_connection.UsedHeads(clock=lambda: now[0])
     assert [heads.take("a", "12:00"), heads.take("b", "12:00"), heads.take("a", "12:00")] == [
         True,
         True,
@@ -266,7 +266,7 @@ def test_a_site_that_asks_without_end_leaves_the_others_their_turn() -> None:
 
 def test_a_superlink_that_is_away_is_a_503() -> None:
     port = free_port()
-    with door("127.0.0.1", port, Link(address="127.0.0.1:1", ca=None), None):
+    with Door(Link(address="127.0.0.1:1", ca=None), None).opened("127.0.0.1", port):
         assert httpx.post(f"http://127.0.0.1:{port}{PATH}", timeout=300).status_code == 503
 
 
@@ -280,13 +280,19 @@ def test_tls_and_an_idle_connection(tmp_path: Path) -> None:
 
 def test_an_insecure_door_opens_on_loopback_only_and_a_taken_port_is_one_sentence() -> None:
     link = Link(address="127.0.0.1:1", ca=None)
-    with pytest.raises(UserError, match="--insecure works only on loopback"), door("0.0.0.0", 1, link, None):
+    with (
+        pytest.raises(UserError, match="--insecure works only on loopback"),
+        Door(link, None).opened("0.0.0.0", 1),
+    ):
         pass
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match="cannot be used: Address"), door("127.0.0.1", port, link, None):
+        with (
+            pytest.raises(UserError, match="cannot be used: Address"),
+            Door(link, None).opened("127.0.0.1", port),
+        ):
             pass
 
 

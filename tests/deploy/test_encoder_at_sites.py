@@ -10,7 +10,7 @@ import torch
 from covey.core.round import run_rounds
 from covey.data.types import Federation
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.frozen_store import FrozenStore
+from covey.deploy.frozen_parts import FrozenStore
 from covey.deploy.run import told_of_encoder
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_registry import ClientNumbers

@@ -13,7 +13,7 @@ from covey.errors import UserError
 
 pytest.importorskip("cryptography")
 from covey.deploy.certs import make_certs, private_key, public_text
-from covey.deploy.enrolment import admit, renew, request, revoke, sign, standing
+from covey.deploy.enrolment import admit, renew, request, revoke, sign
 from covey.deploy.site_list import SOON, SiteList, listed_sites
 from tests.deploy.listed import site_list
 
@@ -159,7 +159,7 @@ def test_a_certificate_ends_is_warned_of_and_renewed(server: Path) -> None:
     ]
     set_end(server, -1)
     assert running.objection(key) == "its key is expired"
-    assert [(site.name, site.state) for site in standing(server)] == [("a", "expired")]
+    assert [(site.name, site.state()) for site in listed_sites(server)[0]] == [("a", "expired")]
     assert renew(server, []) == [server / "sites" / "a.crt"]
     assert dict(running) == {key: 0}
     with pytest.raises(UserError, match="no site 'c' is on the list"):
@@ -265,7 +265,7 @@ def test_a_list_that_was_deleted_is_missed(server: Path, tmp_path: Path) -> None
     running = SiteList(server)
     (server / "sites.json").unlink()
     assert key in running  # a server continues with what the list said
-    for act in (lambda: listed_sites(server), lambda: standing(server), lambda: make_certs(server, hosts=[])):
+    for act in (lambda: listed_sites(server), lambda: make_certs(server, hosts=[])):
         with pytest.raises(UserError, match=r"sites\.json is missing, though sites were let in \(a\)"):
             act()
     _, other = request(tmp_path / "site", "b")

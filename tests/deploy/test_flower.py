@@ -199,8 +199,7 @@ def test_a_reply_that_is_not_coveys_is_a_letter_without_an_answer() -> None:
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from covey.deploy.flower.grid import GridTransport
-    from covey.deploy.records import to_record
+    from covey.deploy.flower.grid import GridTransport, to_record
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
@@ -235,7 +234,7 @@ def test_the_servers_certificate_is_the_cas_and_names_its_hosts(tmp_path: Path) 
 
 
 def test_bytes_go_through_a_flower_record_unchanged() -> None:
-    from covey.deploy.records import from_record, to_record
+    from covey.deploy.flower.grid import from_record, to_record
 
     assert from_record(to_record(bytes(range(256)))) == bytes(range(256))
 
@@ -246,7 +245,7 @@ def test_a_client_app_answers_covey_and_nothing_else(tmp_path: Path) -> None:
 
     from covey.core.codec import from_bytes, to_bytes
     from covey.data import load
-    from covey.deploy.records import from_record, to_record
+    from covey.deploy.flower.grid import from_record, to_record
     from covey.flower import client_app
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
@@ -268,7 +267,7 @@ def test_a_client_app_keeps_its_budget(tmp_path: Path) -> None:
 
     from covey.core.codec import from_bytes
     from covey.data import load
-    from covey.deploy.records import from_record, to_record
+    from covey.deploy.flower.grid import from_record, to_record
     from covey.deploy.wire import step_to_plain
     from covey.flower import client_app
     from covey.parts.steps.privacy import Privacy

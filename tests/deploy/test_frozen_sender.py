@@ -8,9 +8,9 @@ import torch
 
 from covey.core.codec import named_from_bytes, to_bytes
 from covey.core.round import run_rounds
-from covey.deploy import frozen_sender as sending
+from covey.deploy import frozen_parts as sending
 from covey.deploy.fleet import SiteFleet
-from covey.deploy.frozen_store import FrozenStore
+from covey.deploy.frozen_parts import FrozenStore
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.wire import ModelSpec

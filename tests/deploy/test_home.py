@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from covey.cli import app
 from covey.core.round import Task, run_rounds, served
-from covey.deploy.home import model_at
+from covey.deploy.site_memory import model_at
 from covey.errors import UserError
 from covey.folder.served_model import read_model
 from covey.methods.baselines import fedavg

@@ -18,7 +18,7 @@ from flwr.proto.message_pb2 import (
 )
 
 from covey.deploy.connection import answer_one, connected
-from covey.deploy.door import Door, door
+from covey.deploy.door import Door
 from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.mailboxes import ANSWER, FETCH, GOT_IT, LARGEST, LOOK, STORE, Given, KeptPieces, Mailboxes
 from covey.deploy.superlink import free_port, superlink
@@ -97,7 +97,7 @@ def exchange(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exchang
     with (
         superlink(tmp_path, certs=None) as link,
         flower_run(link, dict, boxes) as transport,
-        door("127.0.0.1", port, link, None, mailboxes=boxes),
+        Door(link, None, mailboxes=boxes).opened("127.0.0.1", port),
         connected(f"127.0.0.1:{port}", None, None, tmp_path / "node") as (client, node),
     ):
         made = Exchange(transport, client, node)

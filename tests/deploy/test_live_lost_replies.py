@@ -31,10 +31,10 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from covey.core.codec import from_bytes
 from covey.deploy import connection, pieces
 from covey.deploy.connection import answer_one, connected, pulled_message
-from covey.deploy.door import door
+from covey.deploy.door import Door
+from covey.deploy.flower.grid import to_record
 from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.mailboxes import Mailboxes
-from covey.deploy.records import to_record
 from covey.deploy.site import Site
 from covey.deploy.superlink import free_port, superlink
 from covey.deploy.transport import Response
@@ -119,7 +119,7 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exchange]:
     with (
         superlink(folder, certs=None) as link,
         flower_run(link, dict, boxes) as transport,
-        door("127.0.0.1", port, link, None, mailboxes=boxes),
+        Door(link, None, mailboxes=boxes).opened("127.0.0.1", port),
         connected(f"127.0.0.1:{port}", None, None, folder / "node") as (client, node),
     ):
         yield Exchange(transport, client, node)

@@ -19,9 +19,8 @@ from flwr.proto.node_pb2 import Node
 
 from covey.deploy import mailboxes as module
 from covey.deploy.door import Door
-from covey.deploy.http_connection import Limits
+from covey.deploy.http_connection import Refusal
 from covey.deploy.mailboxes import ANSWER, ARRIVE, BEAT, FETCH, GOT_IT, LEAVE, LOOK, Given, Mailboxes
-from covey.deploy.signatures import Refusal
 from covey.deploy.superlink import Link
 
 NODE = Node(node_id=7)
@@ -50,9 +49,7 @@ class Behind(Door):
 
     def __init__(self, boxes: Mailboxes, answers: list[bytes], objection: Callable[[str], str]) -> None:
         link = Link(address="127.0.0.1:1", ca=None)
-        super().__init__(
-            link, tls=None, objection=objection, limits=Limits(), seen=lambda _: None, mailboxes=boxes
-        )
+        super().__init__(link, None, objection=objection, mailboxes=boxes)
         self.answers = answers
         self.asked: list[str] = []
 

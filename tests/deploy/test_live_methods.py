@@ -9,7 +9,7 @@ from torch.nn.utils import vector_to_parameters
 
 pytest.importorskip("flwr")
 from covey.data import Samples, load
-from covey.deploy.home import model_at
+from covey.deploy.site_memory import model_at
 from covey.runs.config import resolve
 from covey.runs.models import load_models
 from covey.settings.toml import read_tables

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("flwr")
 from covey.deploy.certs import make_certs, private_key
-from covey.deploy.door import door
+from covey.deploy.door import Door
 from covey.deploy.flower_transport import SuperLinkTransport, flower_run
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.site_list import SiteList
@@ -141,7 +141,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
         with (
             superlink(certs, certs=certs) as inside,
             flower_run(inside, sites.names, boxes) as transport,
-            door(link.here, port, inside, certs, objection=sites.objection, mailboxes=boxes),
+            Door(inside, certs, objection=sites.objection, mailboxes=boxes).opened(link.here, port),
         ):
             process = FORKS.Process(target=site, args=(link.namespace, f"{link.here}:{port}", folder))
             process.start()

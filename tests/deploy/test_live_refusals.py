@@ -38,10 +38,10 @@ import covey
 from covey.core.codec import from_bytes
 from covey.deploy.certs import make_certs, private_key
 from covey.deploy.connection import TurnedAway, connected, pulled_message
-from covey.deploy.door import door
+from covey.deploy.door import Door
 from covey.deploy.enrolment import renew, revoke
+from covey.deploy.flower.grid import to_record
 from covey.deploy.flower_transport import SuperLinkTransport, flower_run
-from covey.deploy.records import to_record
 from covey.deploy.site_list import SiteList, listed_sites, write_list
 from covey.deploy.superlink import Link, superlink
 from covey.deploy.wire import step_to_plain
@@ -89,7 +89,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with (
             superlink(certs, certs=certs) as link,
             flower_run(link, SiteList(certs).names) as transport,
-            door("127.0.0.1", here.port, link, certs, objection=SiteList(certs).objection),
+            Door(link, certs, objection=SiteList(certs).objection).opened("127.0.0.1", here.port),
         ):
             yield Server(here, transport, link.address)
 

@@ -10,8 +10,8 @@ import torch
 pytest.importorskip("flwr")
 from flwr.proto.message_pb2 import ObjectTree
 
+from covey.deploy.flower.grid import from_record
 from covey.deploy.pieces import Incoming, TooLarge
-from covey.deploy.records import from_record
 from tests.deploy.flower_pieces import sent
 
 

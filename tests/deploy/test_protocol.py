@@ -14,9 +14,9 @@ import torch
 
 from covey import __version__
 from covey.core.round import run_rounds
-from covey.deploy.protocol import agreed
 from covey.deploy.site import Site
 from covey.deploy.site_registry import ClientNumbers
+from covey.deploy.transport import agreed
 from covey.errors import Refused
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
@@ -160,7 +160,7 @@ def earlier(which: str) -> str:
     """A commit: of the last tag, or the first that speaks the present form of messages, or the one before it."""
     if which == "the last tag":
         return os.environ.get("COVEY_EARLIER", git("describe", "--tags", "--abbrev=0"))
-    first = git("log", "-1", "--format=%H", "-G^SPOKEN", "--", "src/covey/deploy/protocol.py")
+    first = git("log", "-1", "--format=%H", "-G^SPOKEN", "--", "src/covey/deploy/transport.py")
     return first if which == "the same form" else git("rev-parse", f"{first}^") if first else ""
 
 

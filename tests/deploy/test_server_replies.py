@@ -14,7 +14,7 @@ import httpx
 from flwr.proto.fleet_pb2 import PullMessagesRequest
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from covey.deploy.server_replies import bound_replies
+from covey.deploy.pieces import bound_replies
 
 MOST = 2**20
 

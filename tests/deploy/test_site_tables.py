@@ -18,7 +18,8 @@ from covey.data.realign import realigned
 from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
-from covey.deploy.site import Site, SiteTable
+from covey.deploy.site import Site
+from covey.deploy.site_data import SiteTable
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.wire import ModelSpec
 from covey.errors import Refused, RunError, UserError

@@ -19,7 +19,7 @@ from covey.deploy.door import Visit
 from covey.deploy.site_list import fingerprint
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import ALIVE, BETWEEN, HOUR, MOST_REFUSED, Status, machine_numbers, metrics, quoted
-from covey.deploy.status_page import FILE, PagePlace, page, status_shown
+from covey.deploy.status_page import FILE, PagePlace, inside, status_shown
 from covey.deploy.superlink import free_port
 from covey.errors import UserError
 from covey.files import folder_lock
@@ -223,7 +223,7 @@ def busy() -> Status:
 
 
 def test_the_page_shows_it_all_and_runs_nobodys_script() -> None:
-    text = page(busy().snapshot())
+    text = inside(busy().snapshot())
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "Round 2 of 9" in text

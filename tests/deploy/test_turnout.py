@@ -7,9 +7,9 @@ import pytest
 
 from covey.core.round import run_rounds
 from covey.deploy.audit import checked_lines
+from covey.deploy.outcomes import Turnout
 from covey.deploy.run import site_fleet
 from covey.deploy.status import Status
-from covey.deploy.turnout import Turnout
 from covey.errors import RunError, UserError
 from covey.methods.baselines import fedavg
 from covey.methods.covey import covey

@@ -11,6 +11,7 @@ from flwr.proto.message_pb2 import ObjectTree, PullObjectRequest, PushObjectRequ
 from flwr.proto.node_pb2 import Node
 from hypothesis import strategies as st
 
+from covey.deploy.flower.grid import from_record
 from covey.deploy.mailboxes import (
     ANSWER,
     ARRIVE,
@@ -26,7 +27,6 @@ from covey.deploy.mailboxes import (
     objection_to,
 )
 from covey.deploy.pieces import Incoming
-from covey.deploy.records import from_record
 from tests.deploy.flower_pieces import sent
 
 SMALL = sent(b"an answer")

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from covey.core.codec import from_bytes, to_bytes
 from covey.deploy.door import is_open
+from covey.deploy.http_connection import KEY, SIGNATURE, TIME, Refusal, check_signature
 from covey.deploy.outcomes import outcome_of
-from covey.deploy.signatures import KEY, SIGNATURE, TIME, Refusal, check_signature
-from covey.deploy.site import Site, names_mark
+from covey.deploy.site import Site
 from covey.deploy.site_bounds import Bounds
 from covey.deploy.site_registry import _hello
 from covey.deploy.transport import Response
-from covey.deploy.wire import step_to_plain
+from covey.deploy.wire import names_mark, step_to_plain
 from covey.parts.steps import Train
 from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import DATA, shares

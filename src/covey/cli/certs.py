@@ -114,12 +114,13 @@ def show(folder: Path) -> None:
         folder: the server's folder of certificates and keys.
     """
     from covey.deploy.certs import expiry
-    from covey.deploy.enrolment import standing
+    from covey.deploy.site_list import listed_sites
 
     whole = [Column(name, no_wrap=True) for name in ("site", "client", "key", "until")]
     table = Table(*whole, "state")  # fingerprints are compared
-    for site in standing(folder):
-        table.add_row(site.name, str(site.client), site.key, site.until, site.state)
+    for site in sorted(listed_sites(folder)[0], key=lambda site: site.client):
+        until = site.until[:10] or "no end"
+        table.add_row(site.name, str(site.client), site.fingerprint, until, site.state())
     Console().print(table)
     if (folder / "server.crt").exists():
         console.print(f"the server's certificate ends on {expiry(folder):%Y-%m-%d}")

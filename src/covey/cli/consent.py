@@ -109,14 +109,14 @@ def check(server: Server, site: Site) -> None:
 
 
 def version(site: Site, request: Mapping[str, Any]) -> str:
-    from covey.deploy.protocol import agreed
+    from covey.deploy.transport import agreed
 
     spoken = agreed(request, "the server", site.speaks, site.version)
     return f"covey {site.version} here, {request.get('covey')} at the server, protocol {spoken}"
 
 
 def clock(site: Site, request: Mapping[str, Any]) -> str:  # noqa: ARG001
-    from covey.deploy.signatures import AHEAD, BEHIND
+    from covey.deploy.http_connection import AHEAD, BEHIND
 
     ahead = time.time() - float(request.get("time", time.time()))
     if not -BEHIND < ahead < AHEAD:
@@ -138,7 +138,7 @@ def data(site: Site, request: Mapping[str, Any]) -> str:  # noqa: ARG001
 
 
 def schema(site: Site, request: Mapping[str, Any]) -> str:
-    from covey.deploy.site import names_mark
+    from covey.deploy.wire import names_mark
 
     if "columns" in request:
         if site.own.dataset.schema is None:

@@ -13,8 +13,8 @@ from covey.terminal import say, with_times
 
 if TYPE_CHECKING:
     from covey.cli.consent import Server
-    from covey.deploy.site import SiteTable
     from covey.deploy.site_bounds import Bounds
+    from covey.deploy.site_data import SiteTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class JoinOptions:
 
     def of_a_table(self, file: Path) -> SiteTable:
         """The site's table; what was decided while it was read is said once."""
-        from covey.deploy.site import SiteTable
+        from covey.deploy.site_data import SiteTable
 
         settings = {"exclude": tuple(self.exclude)} if self.exclude else {}
         found = SiteTable(source=file, label=self.label or "", settings=settings)

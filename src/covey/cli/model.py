@@ -15,7 +15,7 @@ def model(state: Path, *, out: Path | None = None) -> None:
         state: a site's --state folder.
         out: the file to write. [default: only say where it is]
     """
-    from covey.deploy.home import model_at
+    from covey.deploy.site_memory import model_at
     from covey.files import for_their_owner
     from covey.folder.served_model import write_model
 

@@ -261,7 +261,7 @@ def open_sites(
 
     Into the folder go the status and its log.
     """
-    from covey.deploy.door import door
+    from covey.deploy.door import Door
     from covey.deploy.flower_transport import flower_run
     from covey.deploy.mailboxes import Mailboxes
     from covey.deploy.run import site_fleet
@@ -280,16 +280,14 @@ def open_sites(
     mailboxes, objection = Mailboxes(), sites.objection if sites else None
     with (
         flower_run(link, sites.registered if sites else dict, mailboxes, say) as transport,
-        door(
-            host,
-            int(port),
+        Door(
             link,
             certs,
             objection=objection,
             seen=status.visit,
             mailboxes=mailboxes,
             connections=status.connections,
-        ),
+        ).opened(host, int(port)),
         status_shown(status, folder, page) if folder else nullcontext(),
     ):
         secrets = "--key NAME.key --ca ca.crt" if certs else "--insecure --name NAME"

@@ -1,4 +1,4 @@
-"""Several sites' tables under one schema: agreed before the first round, of a file or of what the sites tell.
+"""What sites agree on before the first round: one schema of their tables, and how inputs are standardised.
 
 A site tells the names and kinds of its columns, their categories and ranges, and sums of its numbers; one with a
 privacy budget tells none of that and takes what the others agree on, or what the file says. With an epsilon everybody's
@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.codec import named_from_bytes, to_bytes
+from covey.core.codec import named_from_bytes
 from covey.core.privacy_loss import Loss
+from covey.core.round import Task
 from covey.data.realign import added, structure, unbounded, without_range
 from covey.data.schema import Schema, union
-from covey.data.types import Dataset
-from covey.deploy.columns import column_loss
-from covey.deploy.protocol import SPOKEN
-from covey.deploy.site import HELLO
+from covey.data.types import Dataset, Federation, Scale
+from covey.deploy.site_data import column_loss
 from covey.deploy.status import Status
-from covey.deploy.transport import POLL, Response, Transport
+from covey.deploy.transport import HELLO, POLL, Response, Transport, greeting
 from covey.errors import RunError, UserError
+from covey.parts.steps.scale import TellScale, told_scale
 from covey.terminal import printable
-from covey.version import __version__
+
+if TYPE_CHECKING:
+    from covey.deploy.fleet import SiteFleet
 
 AGREEMENT_SECONDS = 3600.0
 AGAIN = 5.0  # seconds after which a site that told nothing is asked again
@@ -113,7 +115,7 @@ class Agreement:
             return len(told) >= self.least
 
         question = {"columns": "sums", "schema": shared.plain(), "epsilon": self.epsilon}
-        told = self.ask(question, lambda response, listed: read_sums(response, listed, shared), enough)
+        told = self.ask(question, lambda response, listed: read(response, listed, shared), enough)
         for one in told.values():
             if one.sums is None:
                 self.say(f"site {one.name} tells no sums: {one.why}")
@@ -136,14 +138,6 @@ class Agreement:
         told: dict[int, ToldColumns] = {}
         waiting: dict[str, int] = {}
         due: dict[int, float] = {}
-        hello = {
-            "covey": __version__,
-            "protocol": list(SPOKEN),
-            "hello": True,
-            "sizes": False,
-            "study": self.study,
-            **question,
-        }
         give_up = time.monotonic() + self.patience
         while True:
             nodes, now = self.transport.nodes(), time.monotonic()
@@ -153,7 +147,7 @@ class Agreement:
                 if n not in waiting.values() and (n not in told or told[n].why) and due.get(n, 0) <= now
             ]
             if new:
-                block = to_bytes({**hello, "time": time.time()})
+                block = greeting(hello=True, sizes=False, study=self.study, time=time.time(), **question)
                 waiting |= self.transport.send(HELLO, dict.fromkeys(new, block), HELLO_SECONDS)
                 due |= dict.fromkeys(new, now + AGAIN)
             came = self.transport.collect(list(waiting), most=MOST_BYTES, until=now + AGAIN)
@@ -172,39 +166,30 @@ class Agreement:
             time.sleep(POLL)
 
 
-def read(response: Response, listed: str) -> ToldColumns:
-    """What an answer holds; nothing that a site sends can do more than be left out."""
+def read(response: Response, listed: str, under: Schema | None = None) -> ToldColumns:
+    """What an answer holds; nothing that a site sends can do more than be left out.
+
+    `under` a schema that was sent it holds sums with noise, which become those of the numbers themselves.
+    """
+    what = "columns" if under is None else "sums"
     try:
         answer = named_from_bytes(response.answer)
         name = listed or printable(str(answer.get("name", "")))
         if "refused" in answer:
             return ToldColumns(name=name, why=printable(str(answer["refused"])))
-        if answer.get("private") is True:
+        if under is None and answer.get("private") is True:
             return ToldColumns(name=name, private=True)
-        schema = Schema.from_plain(answer["schema"], "its columns")
-        if "sums" not in answer:
+        schema = under or Schema.from_plain(answer["schema"], "its columns")
+        if under is None and "sums" not in answer:
             return ToldColumns(name=name, schema=schema)
         values = np.asarray(answer["sums"], np.float64)
         if values.shape != (schema.places[-1].stop,) or not np.isfinite(values).all():
-            raise ValueError("its sums are not those of its columns")
+            raise ValueError("its sums are not those of the columns")
+        if under is not None:
+            return ToldColumns(name=name, sums=unbounded(schema, values))
         return ToldColumns(name=name, schema=schema, sums=values)
     except (UserError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        return ToldColumns(name=listed, why=printable(f"its columns cannot be read: {error}"))
-
-
-def read_sums(response: Response, listed: str, schema: Schema) -> ToldColumns:
-    """The same of sums with noise under these columns, as sums of the numbers themselves."""
-    try:
-        answer = named_from_bytes(response.answer)
-        name = listed or printable(str(answer.get("name", "")))
-        if "refused" in answer:
-            return ToldColumns(name=name, why=printable(str(answer["refused"])))
-        values = np.asarray(answer["sums"], np.float64)
-        if values.shape != (schema.places[-1].stop,) or not np.isfinite(values).all():
-            raise ValueError("its sums are not those of the columns")
-        return ToldColumns(name=name, sums=unbounded(schema, values))
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        return ToldColumns(name=listed, why=printable(f"its sums cannot be read: {error}"))
+        return ToldColumns(name=listed, why=printable(f"its {what} cannot be read: {error}"))
 
 
 def together(told: list[ToldColumns], own: Dataset | None) -> tuple[list[ToldColumns], list[str]]:
@@ -262,3 +247,31 @@ def united(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], No
                     f"the column {column.name!r} has {category!r}, which does not occur at {', '.join(without)}"
                 )
     return whole
+
+
+def ask_scale(fleet: SiteFleet, asked: TellScale) -> Scale | None:
+    """What everybody who is here tells, put together; said in one line."""
+    replies = fleet.ask(asked, dict.fromkeys(fleet.here, Task()))
+    scale = told_scale(asked, replies, str(fleet.server_data.dataset.x.dtype))
+    if scale is None:
+        fleet.say("no site told how its inputs are spread: they are used as they are")
+    else:
+        spread = f"mean {few(scale.mean)}, deviation {few(scale.std)}"
+        fleet.say(f"inputs are standardised by what {len(replies)} sites told: {spread}")
+    return scale
+
+
+def as_stored(data: Federation, told: Scale | None) -> Federation:
+    """The server's own test data as they were before sites told a scale."""
+    return data if told is None else with_scale(data, None)
+
+
+def with_scale(data: Federation, scale: Scale | None) -> Federation:
+    """The server's own test data, standardised in that way; with none as they were stored."""
+    dataset = replace(data.dataset, scale=scale)
+    return Federation(dataset, (), replace(data.test, dataset=dataset))
+
+
+def few(values: Sequence[float]) -> str:
+    """Some numbers for a line of text."""
+    return ", ".join(f"{value:.3g}" for value in values[:4]) + (" ..." if len(values) > 4 else "")

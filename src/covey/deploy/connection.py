@@ -16,25 +16,9 @@ from typing import Any
 import httpx
 from flwr.app import Message
 
-from covey.deploy.flower_insides import (
-    HEARTBEAT_DEFAULT_INTERVAL,
-    FleetHttpClient,
-    HeartbeatSender,
-    NodeAuthHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-    fleet_pb2,
-    generate_key_pairs,
-    heartbeat_pb2,
-    http_of,
-    message_from_proto,
-    message_pb2,
-    node_pb2,
-    number_it,
-    public_key_to_bytes,
-)
-from covey.deploy.pieces import Incoming, Kept, fetcher, push
-from covey.deploy.records import from_record, to_record
-from covey.deploy.server_replies import bound_replies
+from covey.deploy import flower_insides as insides
+from covey.deploy.flower.grid import from_record, to_record
+from covey.deploy.pieces import Incoming, Kept, bound_replies, fetcher, push
 from covey.errors import RunError, UserError
 from covey.files import write_atomically
 
@@ -109,34 +93,36 @@ def serve_site(
 @contextlib.contextmanager
 def connected(
     address: str, ca: Path | None, key: Any, note: Path
-) -> Iterator[tuple[FleetHttpClient, node_pb2.Node]]:
+) -> Iterator[tuple[insides.FleetHttpClient, insides.node_pb2.Node]]:
     """This site's node, online while the context lasts.
 
     Flower turns away a key whose node still counts as online, which a killed site does for a minute. So the node's
     number is kept in `note`, and a site that comes back signs off the old connection first.
     """
-    private, public = (key, key.public_key()) if key is not None else generate_key_pairs()
+    private, public = (key, key.public_key()) if key is not None else insides.generate_key_pairs()
     signed = [
-        RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-        NodeAuthHttpInterceptor(private, public),
+        insides.RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+        insides.NodeAuthHttpInterceptor(private, public),
     ]
-    shown = public_key_to_bytes(public)
-    with FleetHttpClient.from_server_address(address, ca is None, str(ca) if ca else None, signed) as client:
-        http_of(client).timeout = httpx.Timeout(CONNECTION_SECONDS, connect=10)
-        bound_replies(http_of(client))
+    shown = insides.public_key_to_bytes(public)
+    with insides.FleetHttpClient.from_server_address(
+        address, ca is None, str(ca) if ca else None, signed
+    ) as client:
+        insides.http_of(client).timeout = httpx.Timeout(CONNECTION_SECONDS, connect=10)
+        bound_replies(insides.http_of(client))
         if key is None:
-            persistent(client.RegisterNode, fleet_pb2.RegisterNodeFleetRequest(public_key=shown))
+            persistent(client.RegisterNode, insides.fleet_pb2.RegisterNodeFleetRequest(public_key=shown))
         elif note.exists():
             with contextlib.suppress(httpx.HTTPStatusError):
                 persistent(
                     client.DeactivateNode,
-                    fleet_pb2.DeactivateNodeRequest(node_id=int(note.read_text(encoding="utf-8"))),
+                    insides.fleet_pb2.DeactivateNodeRequest(node_id=int(note.read_text(encoding="utf-8"))),
                 )
         try:
             active = persistent(
                 client.ActivateNode,
-                fleet_pb2.ActivateNodeRequest(
-                    public_key=shown, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL
+                insides.fleet_pb2.ActivateNodeRequest(
+                    public_key=shown, heartbeat_interval=insides.HEARTBEAT_DEFAULT_INTERVAL
                 ),
             )
         except httpx.HTTPStatusError as error:
@@ -145,7 +131,7 @@ def connected(
             raise TurnedAway(
                 f"{address} refuses this site: {REFUSED.get(error.response.status_code, USED)}"
             ) from error
-        node = node_pb2.Node(node_id=active.node_id)
+        node = insides.node_pb2.Node(node_id=active.node_id)
         if key is not None:
             try:
                 write_atomically(note, str(active.node_id))
@@ -153,16 +139,16 @@ def connected(
                 raise UserError(
                     f"--state {note.parent} cannot be written: {error.strerror or error}"
                 ) from error
-        heart = HeartbeatSender(lambda: beat(client, node, note.parent))
+        heart = insides.HeartbeatSender(lambda: beat(client, node, note.parent))
         heart.start()
         try:
             yield client, node
         finally:
             heart.stop()
             with contextlib.suppress(httpx.HTTPError):
-                client.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=node.node_id))
+                client.DeactivateNode(insides.fleet_pb2.DeactivateNodeRequest(node_id=node.node_id))
                 if key is None:
-                    client.UnregisterNode(fleet_pb2.UnregisterNodeFleetRequest(node_id=node.node_id))
+                    client.UnregisterNode(insides.fleet_pb2.UnregisterNodeFleetRequest(node_id=node.node_id))
 
 
 def sign_of_life(folder: Path) -> None:
@@ -171,12 +157,14 @@ def sign_of_life(folder: Path) -> None:
         (folder / "alive").touch()
 
 
-def beat(client: FleetHttpClient, node: node_pb2.Node, folder: Path) -> bool:
+def beat(client: insides.FleetHttpClient, node: insides.node_pb2.Node, folder: Path) -> bool:
     """One heartbeat; whether the connection broke is for the mailbox to find out."""
     sign_of_life(folder)
     with contextlib.suppress(httpx.HTTPError):
         client.SendNodeHeartbeat(
-            heartbeat_pb2.SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+            insides.heartbeat_pb2.SendNodeHeartbeatRequest(
+                node=node, heartbeat_interval=insides.HEARTBEAT_DEFAULT_INTERVAL
+            )
         )
     return True
 
@@ -212,17 +200,17 @@ def persistent(
 
 
 def answer_one(
-    client: FleetHttpClient,
-    node: node_pb2.Node,
+    client: insides.FleetHttpClient,
+    node: insides.node_pb2.Node,
     answer: Callable[[bytes], bytes],
     say: Callable[[str], None],
     most: int = MOST_BYTES,
 ) -> bool:
     """Takes one message of at most so many bytes out of the mailbox and answers it; says whether there was one."""
-    pulled = persistent(client.PullMessages, fleet_pb2.PullMessagesRequest(node=node))
+    pulled = persistent(client.PullMessages, insides.fleet_pb2.PullMessagesRequest(node=node))
     if not pulled.messages_list:
         return False
-    head, tree = message_from_proto(pulled.messages_list[0]).metadata, pulled.message_object_trees[0]
+    head, tree = insides.message_from_proto(pulled.messages_list[0]).metadata, pulled.message_object_trees[0]
     until = time.monotonic() + head.ttl  # nobody waits for the answer any longer
 
     def keep(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -231,7 +219,7 @@ def answer_one(
     try:
         message = pulled_message(client, node, head.run_id, tree, most, until=until, keep=keep)
         started = time.perf_counter()
-        reply = number_it(Message(to_record(answer(from_record(message.content))), reply_to=message))
+        reply = insides.number_it(Message(to_record(answer(from_record(message.content))), reply_to=message))
         worked = time.perf_counter() - started
         push(client, node, head.run_id, reply, worked, keep=keep, until=until)
     except httpx.HTTPStatusError as error:
@@ -250,8 +238,8 @@ def once(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def pulled_message(
-    client: FleetHttpClient,
-    node: node_pb2.Node,
+    client: insides.FleetHttpClient,
+    node: insides.node_pb2.Node,
     run: int,
     tree: Any,
     most: int,
@@ -268,7 +256,7 @@ def pulled_message(
                 raise ValueError("not all of it came in time")
             time.sleep(POLL)
     finally:
-        request = message_pb2.ConfirmMessageReceivedRequest(
+        request = insides.message_pb2.ConfirmMessageReceivedRequest(
             node=node, run_id=run, message_object_id=tree.object_id
         )
         keep(client.ConfirmMessageReceived)(request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from covey.deploy.audit import AUDIT_FILE as AUDIT
 from covey.deploy.audit import Trail
-from covey.deploy.privacy_account import unusable
+from covey.deploy.privacy_account import write_kept
 from covey.deploy.study import SiteStudy, verified
 from covey.errors import Refused, UserError
 from covey.files import read_json, write_atomically
@@ -115,10 +115,7 @@ class Consent:
             return
         self.used += seconds
         self.kept["used"] = self.used
-        try:
-            write_atomically(self.file, json.dumps(self.kept, indent=1))
-        except OSError as error:
-            raise unusable(error) from error
+        write_kept(self.file, json.dumps(self.kept, indent=1))
 
 
 def changes(old: SiteStudy, new: SiteStudy) -> list[str]:

@@ -15,13 +15,20 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.deploy.http_connection import HttpConnection, Limits, streams
+from covey.deploy.http_connection import (
+    TIME,
+    HttpConnection,
+    Limits,
+    Refusal,
+    UsedHeads,
+    check_signature,
+    streams,
+)
 from covey.deploy.mailboxes import ANSWER, FETCH, LOOK, NO_MESSAGE, Given, Mailboxes, node_of, objection_to
-from covey.deploy.signatures import TIME, Refusal, UsedHeads, check_signature
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
 from covey.memory import give_back_memory
@@ -52,28 +59,32 @@ class Guest:
     shown: bool = False
 
 
+@dataclass(eq=False)
 class Door:
-    """The connections of the port; everything here runs in one event loop."""
+    """The connections of the port; everything here runs in one event loop.
 
-    def __init__(
-        self,
-        link: Link,
-        *,
-        tls: ssl.SSLContext | None,
-        objection: Callable[[str], str] | None,
-        limits: Limits,
-        seen: Callable[[Visit], None],
-        mailboxes: Mailboxes | None = None,
-        connections: Callable[[str, int], None] = lambda _key, _count: None,
-    ) -> None:
+    link: to the SuperLink. certs: with the server's certificate; none: without TLS. objection: why a public key may not
+    join now, or nothing. mailboxes: where a look into an empty one is answered when there is mail. connections: told
+    how many a key has whenever that changes.
+    """
+
+    link: Link
+    certs: Path | None
+    _: KW_ONLY
+    objection: Callable[[str], str] | None = None
+    limits: Limits = Limits()
+    seen: Callable[[Visit], None] = lambda _: None
+    mailboxes: Mailboxes | None = None
+    connections: Callable[[str, int], None] = lambda _key, _count: None
+
+    def __post_init__(self) -> None:
         import httpx
 
-        self.mailboxes = mailboxes
-        self.tls = tls
-        self.objection = objection
-        self.limits = limits
-        self.seen = seen
-        self.connections = connections
+        link, certs = self.link, self.certs
+        self.tls: ssl.SSLContext | None = None
+        if certs is not None:
+            self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            self.tls.load_cert_chain(certs / "server.crt", certs / "server.key")
         self.guests: dict[asyncio.Task[None], Guest] = {}
         self.held: Counter[str] = Counter()  # bytes of bodies by key
         self.freed = 0  # bytes of bodies since memory was last given back
@@ -88,6 +99,27 @@ class Door:
         )
 
     # ------------------------------------------------------------------------------------------ who is let in
+
+    @contextlib.contextmanager
+    def opened(self, host: str, port: int) -> Iterator[None]:
+        """Opens the port for the time of the context."""
+        more_descriptors()
+        listener = listening(host, port, secure=self.certs is not None)
+        loop = asyncio.new_event_loop()
+        stop = asyncio.Event()
+        thread = threading.Thread(
+            target=lambda: loop.run_until_complete(self.run(listener, stop)), daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(timeout=10)
+            listener.close()
+            if thread.is_alive():
+                raise RunError(f"the door at {host}:{port} could not be closed")
+            loop.close()
 
     async def run(self, listener: socket.socket, stop: asyncio.Event) -> None:
         """Takes connections until it is stopped."""
@@ -307,33 +339,12 @@ def is_open(path: str) -> bool:
     return path.startswith(FLEET) and path.isascii() and all(c.isalnum() or c in "/-_" for c in path)
 
 
-@contextlib.contextmanager
-def door(
-    host: str,
-    port: int,
-    link: Link,
-    certs: Path | None,
-    *,
-    objection: Callable[[str], str] | None = None,
-    limits: Limits | None = None,
-    seen: Callable[[Visit], None] = lambda _: None,
-    mailboxes: Mailboxes | None = None,
-    connections: Callable[[str, int], None] = lambda _key, _count: None,
-) -> Iterator[None]:
-    """Opens the port for the time of the context; `objection` says why a public key may not join now, or nothing.
-
-    With `mailboxes`, a look into an empty one is answered when there is mail. `connections` is told how many a key has
-    whenever that changes.
-    """
-    if certs is None and host not in LOOPBACK:
+def listening(host: str, port: int, *, secure: bool) -> socket.socket:
+    """The socket of the port; without keys and TLS for this machine only."""
+    if not secure and host not in LOOPBACK:
         raise UserError(
             f"--insecure works only on loopback; --host is {host!r}, allowed: {', '.join(LOOPBACK)}"
         )
-    tls = None
-    if certs is not None:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        tls.load_cert_chain(certs / "server.crt", certs / "server.key")
-    more_descriptors()
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -343,28 +354,7 @@ def door(
         listener.close()
         raise UserError(f"--host {host} --port {port} cannot be used: {error.strerror}") from error
     listener.setblocking(False)
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
-    there = Door(
-        link,
-        tls=tls,
-        objection=objection,
-        limits=limits or Limits(),
-        seen=seen,
-        mailboxes=mailboxes,
-        connections=connections,
-    )
-    thread = threading.Thread(target=lambda: loop.run_until_complete(there.run(listener, stop)), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(timeout=10)
-        listener.close()
-        if thread.is_alive():
-            raise RunError(f"the door at {host}:{port} could not be closed")
-        loop.close()
+    return listener
 
 
 def more_descriptors() -> None:

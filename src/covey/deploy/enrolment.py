@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,29 +168,3 @@ def common_name(subject: Any, file: Path) -> str:
     if len(names) != 1:
         raise UserError(f"{file} names no site")
     return check_name(str(names[0].value))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """One line of the list: who, which number, which key, until when, and whether it may join now."""
-
-    name: str
-    client: int
-    key: str
-    until: str
-    state: str
-
-
-def standing(folder: Path) -> list[Standing]:
-    """Everybody who was ever let in, in the order of the numbers."""
-    sites, _ = listed_sites(folder)
-    return [
-        Standing(
-            name=site.name,
-            client=site.client,
-            key=site.fingerprint,
-            until=site.until[:10] or "no end",
-            state=site.state(),
-        )
-        for site in sorted(sites, key=lambda site: site.client)
-    ]

@@ -7,34 +7,29 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from covey.core.checks import HeardReplies
-from covey.core.codec import to_bytes
 from covey.core.ledger import Cost, Ledger
 from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
+from covey.deploy.agreement import as_stored, ask_scale, with_scale
 from covey.deploy.audit import names_and_sizes
-from covey.deploy.frozen_sender import FrozenSender
-from covey.deploy.frozen_store import LACKS
-from covey.deploy.outcomes import ReplySchemas, book_unheard, outcome_of, row_bytes
-from covey.deploy.protocol import SPOKEN
-from covey.deploy.site import HELLO, names_mark
+from covey.deploy.frozen_parts import LACKS, FrozenSender
+from covey.deploy.outcomes import ReplySchemas, Turnout, book_unheard, is_training, row_bytes
 from covey.deploy.site_registry import ClientNumbers, RegisteredSite, SiteRegistry
-from covey.deploy.standardise import as_stored, ask_scale, with_scale
 from covey.deploy.status import Status
 from covey.deploy.study import SiteStudy
-from covey.deploy.transport import POLL, Transport
-from covey.deploy.turnout import Turnout, is_training
-from covey.deploy.underway import READING, Underway, first_arrivals
-from covey.deploy.wire import ModelSpec, message_type, request_of
+from covey.deploy.transport import HELLO, POLL, Transport, awaited, greeting
+from covey.deploy.underway import Landed, Underway, depart, first_arrivals
+from covey.deploy.wire import ModelSpec, message_type, names_mark, request_of
 from covey.errors import RunError, UserError
 from covey.fleet.bookkeeping import Bookkeeping, Trip
 from covey.fleet.client_data import ClientData
@@ -51,7 +46,6 @@ from covey.training.frozen import Frozen
 from covey.training.objective import Objective, lowest_loss
 from covey.training.pretrained import encoder_of
 from covey.training.rows import Layout, fresh_row
-from covey.version import __version__
 
 UNTOLD = 2**31  # samples that a site may have that does not tell how many
 TOGETHER_BYTES = 64 * 2**20  # of requests that are made before they are sent
@@ -59,80 +53,71 @@ FAREWELL = 5.0  # seconds for the sites to hear that the run has ended
 ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's size
 
 
+@dataclass(eq=False)
 class SiteFleet:
-    """Clients on machines of their own, reached through a `Transport`."""
+    """Clients on machines of their own, reached through a `Transport`.
+
+    least: sites that the first round waits for, `patience` seconds. lanes: whether the fast trainer may be used.
+    sizes: whether sites are asked how many samples they have. scaling: what they are asked once, if their sums say how
+    inputs are standardised. plan: the training of the run, for budgets. schema: of everybody's tables. method: for the
+    models that sites take home; of a method's own models nothing is taken. lost: by node, what sites lost when they
+    agreed on their columns.
+    """
 
     simulated: ClassVar[bool] = False
     debug: ClassVar[bool] = False
-    data: None = None  # it never leaves the sites
+    data: ClassVar[None] = None  # it never leaves the sites
 
-    def __init__(
-        self,
-        transport: Transport,
-        spec: ModelSpec,
-        *,
-        server_data: Federation,
-        names: ClientNumbers,
-        seed: int,
-        deadline: float,
-        least: int = 1,
-        patience: float = 3600.0,
-        run: str = "",
-        lanes: bool = False,
-        sizes: bool = True,
-        guard: Guard | None = None,
-        say: Callable[[str], None] = lambda _: None,
-        status: Status | None = None,
-        scaling: TellScale | None = None,
-        turnout: Turnout | None = None,
-        plan: Mapping[str, Any] | None = None,
-        schema: Schema | None = None,
-        method: str = "",
-        lost: Mapping[int, Loss] | None = None,
-        study: SiteStudy | None = None,
-    ) -> None:
-        self.study = study
-        self.lost = dict(lost or {})  # by node, what sites lost when they agreed on their columns
-        self.method = method  # for the models that sites take home; of a method's own models nothing is taken
-        self.schema = schema  # what the columns of everybody's tables are
-        self.status = status or Status()
-        self.turnout = turnout or Turnout()
-        self.status.now.dataset = server_data.dataset.name
-        self.scaling = scaling  # what sites are asked once, if their sums say how inputs are standardised
-        self.transport = transport
-        self.spec = spec
-        self.server_data = server_data
-        self.seed = seed
-        self.deadline = deadline
-        self.least = least
-        self.patience = patience
-        self.run = run or uuid.uuid4().hex
+    transport: Transport
+    spec: ModelSpec
+    _: KW_ONLY
+    server_data: Federation
+    names: InitVar[ClientNumbers]
+    seed: int
+    deadline: float
+    least: int = 1
+    patience: float = 3600.0
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    lanes: bool = False
+    sizes: bool = True
+    guard: InitVar[Guard | None] = None
+    say: Callable[[str], None] = lambda _: None
+    status: Status = field(default_factory=Status)
+    scaling: TellScale | None = None
+    turnout: Turnout = field(default_factory=Turnout)
+    plan: Mapping[str, Any] | None = None
+    schema: Schema | None = None
+    method: str = ""
+    lost: dict[int, Loss] = field(default_factory=dict)
+    study: SiteStudy | None = None
+
+    def __post_init__(self, names: ClientNumbers, guard: Guard | None) -> None:
+        spec, transport = self.spec, self.transport
+        self.status.now.dataset = self.server_data.dataset.name
         self.session = uuid.uuid4().hex
-        self.lanes = lanes
-        self.say = say
-        self.model: nn.Module = spec.build(seed)
+        self.model: nn.Module = spec.build(self.seed)
         self.objective: Objective = spec.goal
         self.layout = Layout.of(self.model, spec.buffers)
-        self.books = Bookkeeping(layout=self.layout, known=self.known, guard=guard or Guard(), seed=seed)
+        self.books = Bookkeeping(layout=self.layout, known=self.known, guard=guard or Guard(), seed=self.seed)
         self.frozen = Frozen.of(self.model)
         self.spec = replace(spec, frozen=self.frozen.digest)
         self.frozen_senders = [FrozenSender(self.frozen, {"model": self.spec.plain()}, transport)]
         if spec.encoder is not None:
-            numbers = encoder_of(server_data.dataset.encoded_from.setting).frozen  # type: ignore[union-attr]
+            numbers = encoder_of(self.server_data.dataset.encoded_from.setting).frozen  # type: ignore[union-attr]
             self.frozen_senders.append(FrozenSender(numbers, {"encoder": spec.encoder}, transport, "encoder"))
         self.schemas = ReplySchemas()
         self.registry = SiteRegistry(
-            transport,
-            spec,
-            names,
-            hello_seconds=deadline,
-            say=say,
+            transport=transport,
+            spec=spec,
+            names=names,
+            hello_seconds=self.deadline,
+            say=self.say,
             status=self.status,
-            plan=plan,
-            schema=schema,
-            study=study.plain() if study else None,
-            labels=names_mark(server_data.dataset.classes),
-            sizes=sizes,
+            plan=self.plan,
+            schema=self.schema,
+            study=self.study.plain() if self.study else None,
+            labels=names_mark(self.server_data.dataset.classes),
+            sizes=self.sizes,
         )
         self.pace: dict[int, float] = {}  # measured seconds per sample trained
         self.here: list[int] = []
@@ -217,16 +202,15 @@ class SiteFleet:
     ) -> list[Reply]:
         call = self.books.call(step, measure=measure)
         limit = deadline or self.deadline
-        trips: dict[int, Trip] = {}
-        outcomes = self._at_sites(call, {i: t for i, t in tasks.items() if i >= 0}, limit, trips)
-        outcomes = self.schemas.checked(step, tasks, outcomes)
+        landed = self._at_sites(call, {i: t for i, t in tasks.items() if i >= 0}, limit)
+        trips = {one.sent.client: one.trip for one in landed if one.sent.number}
+        outcomes = self.schemas.checked(step, tasks, [one.outcome for one in landed])
         outcomes += self._at_the_desk(call, {i: t for i, t in tasks.items() if i < 0})
-        desk = {outcome.id: Trip() for outcome in outcomes if outcome.id not in trips}
         replies = self.books.accept(
             call,
             tasks,
             sorted(outcomes, key=lambda outcome: outcome.id),
-            {**trips, **desk},
+            {**{outcome.id: Trip() for outcome in outcomes}, **trips},
             deadline=limit if any(trip.seconds >= limit for trip in trips.values()) else None,
             measure=measure,
         )
@@ -255,44 +239,31 @@ class SiteFleet:
         self, step: Step, tasks: Mapping[int, Task], count: int
     ) -> tuple[list[Reply], dict[int, Task], dict[int, int]]:
         """Sends the tasks and waits for the first `count` answers to these and to earlier ones."""
-        call = self.books.call(step)
-        return first_arrivals(self, call, tasks, count, 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES)
+        return first_arrivals(self, self.books.call(step), tasks, count)
 
-    def _at_sites(
-        self, call: Call, tasks: Mapping[int, Task], limit: float, trips: dict[int, Trip]
-    ) -> list[Outcome]:
-        if not tasks:
-            return []
-        there = {i: site for i in tasks if (site := self.registry.present(i))}
-        outcomes = [Outcome(id=i, lost="it is not connected") for i in tasks if i not in there]
-        client_of = {site.node: i for i, site in there.items()}
-        most = 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
-        self.transport.expect(most)
-        self.status.asking(call.round, call.step.kind, {i: site.name for i, site in there.items()})
-        started = time.monotonic()
-        waiting, sizes = self.send(call, tasks, there, limit)
-        unsent = set(sizes) - set(waiting.values())
-        outcomes += [Outcome(id=client_of[node], lost="the message could not be sent") for node in unsent]
-        while waiting:
-            late = time.monotonic() > started + limit  # before the last look, so that nothing there is missed
-            until = started + limit + READING
-            for number, response in self.transport.collect(list(waiting), most=most, until=until).items():
-                node = waiting.pop(number)
-                seconds = min(time.monotonic() - started, limit)
-                trips[client_of[node]] = Trip(down=sizes[node], up=len(response.answer), seconds=seconds)
-                outcomes.append(outcome_of(client_of[node], response))
-                self.tell(outcomes[-1], there[client_of[node]].name, seconds)
-            if late:
-                break
-            if waiting:
+    def most_bytes(self, tasks: Mapping[int, Task]) -> int:
+        """That an answer to these tasks may have."""
+        return 4 * row_bytes(self.layout, tasks) + ANSWER_BYTES
+
+    def _at_sites(self, call: Call, tasks: Mapping[int, Task], limit: float) -> list[Landed]:
+        """What became of the tasks: all have answered, or their time is up."""
+        flight = Underway()
+        landed = depart(self, call, tasks, limit, flight) if tasks else []
+        while flight.sent:
+            flight.look(self.transport, self.most_bytes(tasks))
+            fresh, flight.come = flight.come, []
+            for one in fresh:
+                self.hear(one)
+            landed += fresh
+            if flight.sent:
                 time.sleep(POLL)
-        for node in waiting.values():
-            client = client_of[node]
-            there[client].quiet = True
-            trips[client] = Trip(down=sizes[node], up=0, seconds=limit)
-            outcomes.append(Outcome(id=client, lost=f"no reply in {limit:.1f} s"))
-            self.tell(outcomes[-1], there[client].name, limit)
-        return outcomes
+        return landed
+
+    def hear(self, one: Landed) -> None:
+        """What became of a question; a site whose time was up counts as quiet until it is greeted again."""
+        site = self.registry.sites[one.sent.client]
+        site.quiet = site.quiet or (one.trip.up == 0 and bool(one.outcome.lost))
+        self.tell(one.outcome, site.name, one.trip.seconds)
 
     def send(
         self, call: Call, tasks: Mapping[int, Task], there: Mapping[int, RegisteredSite], limit: float
@@ -475,20 +446,12 @@ class SiteFleet:
         if "SuperLink" in how or not self.registry.sites:
             return
         nodes = [site.node for site in self.registry.sites.values() if not site.quiet]
-        said = {
-            "covey": __version__,
-            "protocol": list(SPOKEN),
-            "hello": True,
-            "run": self.run,
-            "ended": printable(how),
-        }
+        said = greeting(hello=True, run=self.run, ended=printable(how))
         until = time.monotonic() + FAREWELL
         with contextlib.suppress(RunError):
-            waiting = self.transport.send(HELLO, dict.fromkeys(nodes, to_bytes(said)), FAREWELL)
-            while waiting and time.monotonic() < until:
-                for number in self.transport.collect(list(waiting), most=ANSWER_BYTES, until=until):
-                    del waiting[number]
-                time.sleep(POLL if waiting else 0.0)
+            waiting = self.transport.send(HELLO, dict.fromkeys(nodes, said), FAREWELL)
+            for _ in awaited(self.transport, waiting, most=ANSWER_BYTES, until=until):
+                pass
 
     def close(self) -> None:
         """The sites continue waiting for a next run."""

@@ -4,6 +4,9 @@ imports it.
 `tests/deploy/test_flower_insides.py` tries every name by itself and says what breaks when Flower changes it.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,55 +40,6 @@ from flwr.superlink.grid import HttpGrid
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from google.protobuf.message import DecodeError
-
-__all__ = [
-    "HEARTBEAT_DEFAULT_INTERVAL",
-    "ControlHttpClient",
-    "DecodeError",
-    "ErrorCode",
-    "Fab",
-    "FleetHttpClient",
-    "HeartbeatSender",
-    "HttpGrid",
-    "NodeAuthHttpInterceptor",
-    "NodeStatus",
-    "ObjectPushError",
-    "RetryInvoker",
-    "RunNotRunningException",
-    "RuntimeHttpClient",
-    "RuntimeVersionHttpInterceptor",
-    "SubStatus",
-    "TaskIdentity",
-    "TaskType",
-    "build_fab_from_files",
-    "control_pb2",
-    "fab_to_proto",
-    "fleet_pb2",
-    "generate_key_pairs",
-    "get_all_nested_objects",
-    "get_object_body",
-    "get_object_children_ids_from_object_content",
-    "get_object_tree",
-    "get_object_type_from_object_content",
-    "heartbeat_pb2",
-    "http_of",
-    "identified",
-    "inflate_object_from_contents",
-    "iterate_object_tree",
-    "make_simple_http_retry_invoker",
-    "message_from_proto",
-    "message_pb2",
-    "message_to_proto",
-    "node_pb2",
-    "number_it",
-    "parsed",
-    "public_key_to_bytes",
-    "remove_content_from_message",
-    "retry_of",
-    "run_from_proto",
-    "runtime_of",
-    "runtime_pb2",
-]
 
 
 def number_it(message: Message, number: str = "") -> Message:

@@ -9,44 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import httpx
 from flwr.app import ConfigRecord, Message
 
-from covey.deploy.flower_insides import (
-    ControlHttpClient,
-    ErrorCode,
-    Fab,
-    HeartbeatSender,
-    HttpGrid,
-    NodeStatus,
-    ObjectPushError,
-    RetryInvoker,
-    RunNotRunningException,
-    RuntimeHttpClient,
-    RuntimeVersionHttpInterceptor,
-    SubStatus,
-    TaskIdentity,
-    TaskType,
-    build_fab_from_files,
-    control_pb2,
-    fab_to_proto,
-    get_all_nested_objects,
-    http_of,
-    make_simple_http_retry_invoker,
-    message_pb2,
-    retry_of,
-    run_from_proto,
-    runtime_of,
-    runtime_pb2,
-)
+from covey.deploy import flower_insides as insides
+from covey.deploy.flower.grid import response_of, to_record
 from covey.deploy.mailboxes import Mailboxes
 from covey.deploy.pieces import Incoming, TooLarge, fetcher
-from covey.deploy.records import response_of, to_record
 from covey.deploy.superlink import Link
 from covey.deploy.transport import Response
 from covey.errors import RunError
 
 ERRORS = {
-    ErrorCode.NODE_UNAVAILABLE: "it is not connected any more",
-    ErrorCode.MESSAGE_UNAVAILABLE: "it did not answer in time",
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
+    insides.ErrorCode.NODE_UNAVAILABLE: "it is not connected any more",
+    insides.ErrorCode.MESSAGE_UNAVAILABLE: "it did not answer in time",
+    insides.ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its answer came too late",
 }
 
 TOGETHER = 16  # messages that are announced in one request
@@ -80,7 +54,7 @@ class SuperLinkTransport:
 
     def __init__(
         self,
-        grid: HttpGrid,
+        grid: insides.HttpGrid,
         before_looking: Callable[[], None] = lambda: None,
         mailboxes: Mailboxes | None = None,
     ) -> None:
@@ -120,7 +94,7 @@ class SuperLinkTransport:
         """Leaves the pieces of small messages at the port, where sites ask for them."""
         for message in messages:
             if isinstance(message.content["covey"], ConfigRecord):
-                for number, piece in get_all_nested_objects(message).items():
+                for number, piece in insides.get_all_nested_objects(message).items():
                     self.mailboxes.questions.keep(number, piece.deflate())
 
     def pushed(self, messages: Sequence[Message]) -> list[str]:
@@ -129,7 +103,7 @@ class SuperLinkTransport:
         while True:
             try:
                 return list(self.grid.push_messages(messages))
-            except ObjectPushError as error:  # those that are there are not sent again
+            except insides.ObjectPushError as error:  # those that are there are not sent again
                 if time.monotonic() > until:
                     raise RunError(
                         f"the SuperLink has not stored a message for {SUPERLINK_SECONDS:.0f} s; "
@@ -146,7 +120,7 @@ class SuperLinkTransport:
         for number in numbers:
             if there[number] == "gone":
                 self.incoming.pop(number, None)
-                responses[number] = Response(error=ERRORS[ErrorCode.NODE_UNAVAILABLE])
+                responses[number] = Response(error=ERRORS[insides.ErrorCode.NODE_UNAVAILABLE])
         pull = fetcher(self.runtime.PullObject, self.grid.node, self.grid.run.run_id)
 
         def fetch(piece: str) -> bytes | None:
@@ -176,7 +150,7 @@ class SuperLinkTransport:
         refused: dict[str, Response] = {}
         if not numbers:
             return refused
-        pulled = self.runtime.PullMessages(runtime_pb2.PullAppMessagesRequest(message_ids=numbers))
+        pulled = self.runtime.PullMessages(insides.runtime_pb2.PullAppMessagesRequest(message_ids=numbers))
         for head, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
             number = head.metadata.reply_to_message_id
             try:
@@ -189,14 +163,14 @@ class SuperLinkTransport:
     def confirm(self, message: str) -> None:
         """Lets the SuperLink drop a message that is not needed any more."""
         self.runtime.ConfirmMessageReceived(
-            message_pb2.ConfirmMessageReceivedRequest(
+            insides.message_pb2.ConfirmMessageReceivedRequest(
                 node=self.grid.node, run_id=self.grid.run.run_id, message_object_id=message
             )
         )
 
     @property
-    def runtime(self) -> RuntimeHttpClient:
-        return runtime_of(self.grid)
+    def runtime(self) -> insides.RuntimeHttpClient:
+        return insides.runtime_of(self.grid)
 
 
 @contextlib.contextmanager
@@ -210,12 +184,12 @@ def flower_run(
 
     A key that is taken off is off for good: the SuperLink never registers it again.
     """
-    versions = [RuntimeVersionHttpInterceptor(component_name="covey")]
-    retry = patient(make_simple_http_retry_invoker(), link)
+    versions = [insides.RuntimeVersionHttpInterceptor(component_name="covey")]
+    retry = patient(insides.make_simple_http_retry_invoker(), link)
 
-    def control_client() -> contextlib.closing[ControlHttpClient]:
+    def control_client() -> contextlib.closing[insides.ControlHttpClient]:
         return contextlib.closing(
-            ControlHttpClient.from_server_address(
+            insides.ControlHttpClient.from_server_address(
                 **link.client_settings, interceptors=versions, retry_invoker=retry
             )
         )
@@ -236,68 +210,70 @@ def flower_run(
     with control_client() as control:
         run = started(control)
     with contextlib.closing(
-        RuntimeHttpClient.from_server_address(
+        insides.RuntimeHttpClient.from_server_address(
             **link.client_settings, interceptors=versions, retry_invoker=retry
         )
     ) as runtime:
         grid = grid_of(link, acquire(runtime, run))
-    heart = HeartbeatSender(lambda: beat(runtime_of(grid)))
+    heart = insides.HeartbeatSender(lambda: beat(insides.runtime_of(grid)))
     heart.start()
-    done = SubStatus.FAILED
+    done = insides.SubStatus.FAILED
     try:
         begin_task(grid)
         yield SuperLinkTransport(grid, let_in, mailboxes)
-        done = SubStatus.COMPLETED
-    except RunNotRunningException as error:
+        done = insides.SubStatus.COMPLETED
+    except insides.RunNotRunningException as error:
         raise RunError(STOPPED) from error
     except (httpx.TransportError, httpx.HTTPStatusError) as error:
         raise RunError(
             f"the SuperLink has not answered for {SUPERLINK_SECONDS:.0f} s; resume with covey serve --resume: {error}"
         ) from error
     finally:
-        retry_of(grid).max_tries = 1
+        insides.retry_of(grid).max_tries = 1
         heart.stop()
-        with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
-            runtime_of(grid).PushTaskOutput(runtime_pb2.PushTaskOutputRequest(sub_status=done, details=""))
+        with contextlib.suppress(httpx.HTTPError, RunError, insides.RunNotRunningException):
+            insides.runtime_of(grid).PushTaskOutput(
+                insides.runtime_pb2.PushTaskOutputRequest(sub_status=done, details="")
+            )
         grid.close()
 
 
-def started(control: ControlHttpClient) -> int:
+def started(control: insides.ControlHttpClient) -> int:
     """The number of a new run at the SuperLink; a run has to have an app, so there is one that does nothing."""
-    fab = Fab(hash_str="", content=build_fab_from_files(APP)[0], verifications={})
-    return int(control.StartRun(control_pb2.StartRunRequest(fab=fab_to_proto(fab))).run_id)
+    fab = insides.Fab(hash_str="", content=insides.build_fab_from_files(APP)[0], verifications={})
+    return int(control.StartRun(insides.control_pb2.StartRunRequest(fab=insides.fab_to_proto(fab))).run_id)
 
 
-def grid_of(link: Link, token: str) -> HttpGrid:
+def grid_of(link: Link, token: str) -> insides.HttpGrid:
     """Flower's way to the sites, which waits as long as we do."""
     settings = link.client_settings
-    grid = HttpGrid(
+    grid = insides.HttpGrid(
         settings["server_address"], settings["insecure"], settings["root_certificates"], token=token
     )
-    patient(retry_of(grid), link)
-    http_of(runtime_of(grid)).timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
+    patient(insides.retry_of(grid), link)
+    insides.http_of(insides.runtime_of(grid)).timeout = httpx.Timeout(REPLY_SECONDS, connect=60)
     return grid
 
 
-def begin_task(grid: HttpGrid) -> None:
+def begin_task(grid: insides.HttpGrid) -> None:
     """Says to Flower's own functions which task of which run this process works on."""
-    given = runtime_of(grid).PullTaskInput(runtime_pb2.PullTaskInputRequest())
-    TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id
-    TaskIdentity.node_id = given.context.node_id
-    grid.set_run(run_from_proto(given.run))
+    given = insides.runtime_of(grid).PullTaskInput(insides.runtime_pb2.PullTaskInputRequest())
+    insides.TaskIdentity.task_id, insides.TaskIdentity.run_id = given.task_id, given.run.run_id
+    insides.TaskIdentity.node_id = given.context.node_id
+    grid.set_run(insides.run_from_proto(given.run))
 
 
-def beat(runtime: RuntimeHttpClient) -> bool:
+def beat(runtime: insides.RuntimeHttpClient) -> bool:
     """One sign of life; whether the SuperLink still has the run is for the next request to find out.
 
     Flower's own would send this process an interrupt, which is what a user does.
     """
-    with contextlib.suppress(httpx.HTTPError, RunError, RunNotRunningException):
-        runtime.SendTaskHeartbeat(runtime_pb2.SendTaskHeartbeatRequest())
+    with contextlib.suppress(httpx.HTTPError, RunError, insides.RunNotRunningException):
+        runtime.SendTaskHeartbeat(insides.runtime_pb2.SendTaskHeartbeatRequest())
     return True
 
 
-def patient(retry: RetryInvoker, link: Link) -> RetryInvoker:
+def patient(retry: insides.RetryInvoker, link: Link) -> insides.RetryInvoker:
     """Tries for a while, also where the SuperLink failed because its database was busy.
 
     What the SuperLink does not admit any more is an exception of the request, not an interrupt of the process.
@@ -319,30 +295,32 @@ def patient(retry: RetryInvoker, link: Link) -> RetryInvoker:
 
 
 def let_in_only(
-    control: ControlHttpClient, names: Mapping[str, str], say: Callable[[str], None] = lambda _: None
+    control: insides.ControlHttpClient, names: Mapping[str, str], say: Callable[[str], None] = lambda _: None
 ) -> None:
     """Makes the SuperLink know these keys and no other; it remembers all that it ever knew, also those taken off."""
-    nodes = control.ListNodes(control_pb2.ListNodesRequest()).nodes_info
+    nodes = control.ListNodes(insides.control_pb2.ListNodesRequest()).nodes_info
     known = {bytes(node.public_key).decode(): node for node in nodes}
     for key, node in known.items():
-        if node.status == NodeStatus.UNREGISTERED:
+        if node.status == insides.NodeStatus.UNREGISTERED:
             if key in names:
                 say(f"site {names[key]} was taken off the SuperLink's list for good: it must make a new key")
         elif key not in names:
-            control.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node.node_id))
+            control.UnregisterNode(insides.control_pb2.UnregisterNodeRequest(node_id=node.node_id))
     for key in names.keys() - known.keys():
         try:
-            control.RegisterNode(control_pb2.RegisterNodeRequest(public_key=key.encode(), name=names[key]))
+            control.RegisterNode(
+                insides.control_pb2.RegisterNodeRequest(public_key=key.encode(), name=names[key])
+            )
         except httpx.HTTPStatusError as error:
             raise RunError(f"site {names[key]} could not be registered: {error.response.text}") from error
 
 
-def acquire(runtime: RuntimeHttpClient, run: int, seconds: float = SUPERLINK_SECONDS) -> str:
+def acquire(runtime: insides.RuntimeHttpClient, run: int, seconds: float = SUPERLINK_SECONDS) -> str:
     """The right to act as this run's server; tasks of earlier, broken runs are passed over."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         answer = runtime.AcquireTask(
-            runtime_pb2.AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+            insides.runtime_pb2.AcquireTaskRequest(supported_task_types=[insides.TaskType.SERVER_APP])
         )
         if answer.token and answer.task.run_id == run:
             return str(answer.token)

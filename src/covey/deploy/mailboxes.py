@@ -291,7 +291,7 @@ def holds_nothing(content: bytes) -> bool:
 
 def _read(kind: str, data: bytes) -> Any:
     """A message of Flower's protocol; None where the bytes are none. The port is there without Flower, too."""
-    from covey.deploy import flower_insides
+    from covey.deploy import flower_insides as insides
 
     module, _, name = kind.partition(".")
-    return flower_insides.parsed(getattr(getattr(flower_insides, module), name), data)
+    return insides.parsed(getattr(getattr(insides, module), name), data)

@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from covey.core.codec import plain_of_file
 from covey.core.privacy_loss import Loss, Told, add_loss, losses_of, plain_losses
@@ -18,6 +19,7 @@ from covey.files import write_atomically
 from covey.privacy.composition import composed
 
 DELTA = 1e-5  # at which a site's budget is kept
+Held = TypeVar("Held")
 MOST_QUESTIONS = 10_000  # that one site answers from its secret
 
 
@@ -50,9 +52,11 @@ class PrivacyAccount:
         self.questions: dict[str, float] = {}  # what was answered from the secret, and its loss
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            self.epsilon = _spent(folder / "epsilon")
-            self.told = _updates(folder / "updates.json")
-            self._read_answers(folder / "answers.json")
+            self.epsilon = kept_in(folder / "epsilon", _spent, 0.0)
+            self.told = kept_in(folder / "updates.json", lambda text: losses_of(json.loads(text)), {})
+            self.secret, self.questions = kept_in(
+                folder / "answers.json", _answers, (b"", dict[str, float]())
+            )
             self._compare(folder)
         if anchor is not None:
             anchor.mkdir(parents=True, exist_ok=True)
@@ -79,7 +83,7 @@ class PrivacyAccount:
                 "(epsilon per sample)"
             )
         if self.folder is not None:
-            _write(self.folder / "epsilon", repr(total))
+            write_kept(self.folder / "epsilon", repr(total))
         self.epsilon = total
         self._keep_anchor()
         return total
@@ -96,7 +100,7 @@ class PrivacyAccount:
                 "(epsilon per sample)"
             )
         if self.folder is not None:
-            _write(self.folder / "updates.json", json.dumps(plain_losses(told)))
+            write_kept(self.folder / "updates.json", json.dumps(plain_losses(told)))
         self.told = told
         self.drawn += 1
         self._keep_anchor()
@@ -141,19 +145,9 @@ class PrivacyAccount:
             self.secret = self.secret or secrets.token_bytes(32)
             kept = {"secret": self.secret.hex(), "questions": {**self.questions, number: epsilon}}
             if self.folder is not None:
-                _write(self.folder / "answers.json", json.dumps(kept))
+                write_kept(self.folder / "answers.json", json.dumps(kept))
             self.questions[number] = epsilon
         return hashlib.shake_256(self.secret + bytes.fromhex(number)).digest(count)
-
-    def _read_answers(self, file: Path) -> None:
-        try:
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            self.secret = bytes.fromhex(kept["secret"])
-            self.questions = {str(number): float(epsilon) for number, epsilon in kept["questions"].items()}
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"--state: {file} cannot be read: {type(error).__name__}: {error}") from error
 
     def _compare(self, folder: Path) -> None:
         """Compares the account with what the states beside it know."""
@@ -193,18 +187,15 @@ class PrivacyAccount:
         """Written before anything is told."""
         if self.anchor is not None:
             kept = {"epsilon": self.epsilon, "updates": sum(self.told.values())}
-            _write(self._anchored, json.dumps(kept))
+            write_kept(self._anchored, json.dumps(kept))
 
     def _compare_anchor(self) -> None:
         """Refuses to start where more was told of these data than the account knows."""
-        try:
-            kept = json.loads(self._anchored.read_text(encoding="utf-8"))
-            epsilon, updates = float(kept["epsilon"]), int(kept["updates"])
-        except FileNotFoundError:
+        found = kept_in(self._anchored, _anchor, None, "--anchor")
+        if found is None:
             self._keep_anchor()
             return
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"--anchor: {self._anchored} cannot be read: {error}") from error
+        epsilon, updates = found
         here = sum(self.told.values())
         if epsilon > self.epsilon * (1 + 1e-9) or updates > here:
             raise UserError(
@@ -214,7 +205,7 @@ class PrivacyAccount:
             )
 
 
-def _write(file: Path, content: str) -> None:
+def write_kept(file: Path, content: str) -> None:
     """What cannot be booked is not told."""
     try:
         write_atomically(file, content, mode=0o600)
@@ -227,24 +218,28 @@ def unusable(error: Exception) -> Refused:
     return Refused(f"this site's --state folder cannot be used: {getattr(error, 'strerror', None) or error}")
 
 
-def _updates(file: Path) -> Told:
-    """What updates were sent before; a file that does not say it is a mistake, not a new budget."""
+def kept_in(file: Path, read: Callable[[str], Held], nothing: Held, option: str = "--state") -> Held:
+    """What a file of a site's folder holds; one that cannot be read is a mistake, and not a new budget."""
     try:
-        return losses_of(json.loads(file.read_text(encoding="utf-8")))
+        return read(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"--state: {file} cannot be read: {error}") from error
+        return nothing
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{option}: {file} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _spent(file: Path) -> float:
-    """What was spent before; a file that does not say it is a mistake, not a new budget."""
-    try:
-        spent = float(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return 0.0
-    except (OSError, ValueError) as error:
-        raise UserError(f"--state: {file} cannot be read: {error}") from error
-    if not spent >= 0:
-        raise UserError(f"--state: {file} says that {spent} of the budget is spent; allowed: at least 0")
+def _answers(text: str) -> tuple[bytes, dict[str, float]]:
+    kept = json.loads(text)
+    questions = {str(number): float(epsilon) for number, epsilon in kept["questions"].items()}
+    return bytes.fromhex(kept["secret"]), questions
+
+
+def _spent(text: str) -> float:
+    if not (spent := float(text)) >= 0:
+        raise ValueError(f"it says that {spent} of the budget is spent; allowed: at least 0")
     return spent
+
+
+def _anchor(text: str) -> tuple[float, int] | None:
+    kept = json.loads(text)
+    return float(kept["epsilon"]), int(kept["updates"])

@@ -18,11 +18,11 @@ from covey.data.types import Dataset, Federation, Samples
 from covey.data.validation import evenly_spaced
 from covey.deploy.agreement import Agreed, Agreement
 from covey.deploy.fleet import SiteFleet
+from covey.deploy.outcomes import Turnout
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
 from covey.deploy.study import SiteStudy
 from covey.deploy.transport import Transport
-from covey.deploy.turnout import Turnout
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import UserError
 from covey.fleet.fit import check_steps
@@ -93,11 +93,11 @@ def site_fleet(
         sizes="private" not in config.tables,
         guard=config.guard,
         say=say,
-        status=status,
+        status=status or Status(),
         turnout=Turnout(sites.quorum),
         schema=schema,
         method=method.name,
-        lost=agreed.lost if agreed else {},
+        lost=dict(agreed.lost) if agreed else {},
         study=study,
         plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
         scaling=scaling if asks_for_scale(dataset) else None,

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property, partial
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 from torch import nn
 
 from covey.core import Client, Reply, Task
 from covey.core.codec import named_from_bytes, to_bytes
-from covey.data.realign import check_ranges, realigned
 from covey.data.schema import Schema
-from covey.data.table import read_table
-from covey.data.types import ClientShare, Dataset, Federation, Indices, Samples, Scale, View
+from covey.data.types import ClientShare, Federation
 from covey.deploy.audit import AUDIT_FILE as AUDIT
 from covey.deploy.audit import Trail, finite_value, names_and_sizes
-from covey.deploy.columns import NoisyColumns, own_columns
 from covey.deploy.consent import Consent
-from covey.deploy.frozen_store import FrozenStore
-from covey.deploy.home import Home, Work
+from covey.deploy.frozen_parts import FrozenStore
 from covey.deploy.privacy_account import PrivacyAccount, unusable
-from covey.deploy.protocol import SPOKEN, Span, agreed
 from covey.deploy.site_bounds import Bounds, check_budget, check_choice, check_counted
-from covey.deploy.site_memory import Memory
-from covey.deploy.wire import ModelSpec, model_from_plain, step_from_plain
+from covey.deploy.site_data import NoisyColumns, SiteData, own_columns
+from covey.deploy.site_memory import Home, Memory, Work
+from covey.deploy.transport import HELLO, SPOKEN, Span, agreed
+from covey.deploy.wire import ModelSpec, model_from_plain, names_mark, step_from_plain
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call, Job, Outcome, client_of, do
 from covey.parts.steps.poison import Poisoned
@@ -44,116 +39,10 @@ from covey.training.bench.base import one_thread
 from covey.training.pretrained.features import encoded
 from covey.version import __version__
 
-HELLO = "query.hello"
 UNSAID = "its step failed; the site's own log says why"  # an error may quote the data that it met
-CHUNK = 1024  # samples of which a digest is taken at a time
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
-OF_COLUMNS = (
-    "features",
-    "exclude",
-    "categories",
-    "missing",
-    "standardise",
-    "na_values",
-    "date_format",
-    "task",
-)
 NOTED = ("study", "run", "method", "round", "columns", "ended", "covey")  # of a request, for the audit trail
 BENCHES_KEPT = 4  # models that are ready to work
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SiteTable:
-    """A site's table, which is read again once it is known what its columns are to everybody.
-
-    source: a file, or a table. label: the column to predict. settings: of `covey.data.read_table`, for the columns as
-    they are here.
-    """
-
-    source: Any
-    label: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def read(self, schema: Schema | None = None) -> Dataset:
-        """The table as it looks by itself, or under everybody's schema; which rows are test rows stays the same."""
-        if schema is None:
-            return read_table(self.source, label=self.label, **self.settings)
-        kept = {name: value for name, value in self.settings.items() if name not in OF_COLUMNS}
-        return read_table(self.source, label=self.label, schema=schema, **kept)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SiteData:
-    """A site's own data: the same in every round."""
-
-    train_samples: View
-    test_samples: View
-    table: SiteTable | None = None
-
-    def train(self, client: int, number: int) -> View:  # noqa: ARG002
-        return self.train_samples
-
-    def test(self, client: int, number: int) -> View:  # noqa: ARG002
-        return self.test_samples
-
-    @cached_property
-    def digest(self) -> str:
-        """Equal for equal training data in the same order."""
-        mark = hashlib.sha256("\0".join(self.train_samples.dataset.classes).encode())
-        for start in range(0, len(self.train_samples), CHUNK):
-            for part in self.train_samples.select(slice(start, start + CHUNK)).tensors():
-                mark.update(part.numpy().tobytes())
-        return mark.hexdigest()
-
-    def scaled(self, scale: Scale | None) -> SiteData:
-        """The same data, standardised as the server says; as they are where it says nothing."""
-        parts = self.train_samples, self.test_samples
-        if scale is None or not all(isinstance(part, Samples) for part in parts):
-            return self
-        train, test = (replace(part, dataset=replace(part.dataset, scale=scale)) for part in parts)  # type: ignore[type-var]
-        return SiteData(train_samples=train, test_samples=test)
-
-    @property
-    def dataset(self) -> Dataset:
-        return self.train_samples.dataset
-
-    @property
-    def rows(self) -> Indices:
-        """Which rows of the data set are for training."""
-        samples = self.train_samples
-        return samples.index if isinstance(samples, Samples) else np.arange(len(samples))
-
-    def under(self, schema: Schema) -> SiteData:
-        """The same rows with the inputs of everybody's schema, by their names; a refusal names what does not fit."""
-        parts = self.train_samples, self.test_samples
-        try:
-            if self.table is not None:
-                read = self.table.read(schema)
-                check_ranges(read)
-                return SiteData.of(read)
-            if not all(isinstance(part, Samples) for part in parts):
-                raise UserError("the samples have no column names to compare")
-            made = realigned(self.dataset, schema)
-            train, test = (replace(part, dataset=made) for part in parts)  # type: ignore[type-var]
-            return SiteData(train_samples=train, test_samples=test)
-        except UserError as error:
-            raise Refused(f"its table does not fit the others': {error}") from error
-
-    @classmethod
-    def of(cls, data: Any) -> SiteData:
-        """Of what a user's load function gives: a Dataset, a (train, test) pair of Samples, or a SiteData."""
-        if isinstance(data, SiteData):
-            return data
-        if isinstance(data, SiteTable):
-            return replace(cls.of(data.read()), table=data)
-        if isinstance(data, Dataset):
-            return cls(train_samples=Samples(data, data.train), test_samples=Samples(data, data.test))
-        if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Samples) for part in data):
-            return cls(train_samples=data[0], test_samples=data[1])
-        raise UserError(
-            f"the load function gave a {type(data).__name__}; it must give a covey Dataset (see from_tensors) "
-            "or a pair of Samples for training and test"
-        )
 
 
 class Site:
@@ -491,11 +380,6 @@ def is_plain(value: Any) -> bool:
 def tells_nothing(step: Any) -> bool:
     """Whether of what is done within a step only what has noise leaves, or nothing at all."""
     return getattr(step, "accounted", False) or not getattr(step, "about_data", True)
-
-
-def names_mark(classes: Sequence[str]) -> str:
-    """Equal for the same names in the same order."""
-    return hashlib.sha256("\0".join(classes).encode()).hexdigest()
 
 
 def problem(outcome: Outcome) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from covey.core.codec import named_from_bytes, to_bytes
+from covey.core.codec import named_from_bytes
 from covey.core.messages import is_whole
 from covey.data.schema import Schema
-from covey.deploy.protocol import SPOKEN, agreed
-from covey.deploy.site import HELLO, names_mark
 from covey.deploy.status import Status
-from covey.deploy.transport import POLL, Response, Transport
-from covey.deploy.wire import ModelSpec
+from covey.deploy.transport import HELLO, POLL, SPOKEN, Response, Transport, agreed, greeting
+from covey.deploy.wire import ModelSpec, names_mark
 from covey.errors import Refused, RunError
 from covey.terminal import LONGEST, printable
 from covey.version import __version__
@@ -71,40 +69,30 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
+@dataclass(kw_only=True, eq=False)
 class SiteRegistry:
-    """The sites of a run by client number. The run's children, with models of their own, share it."""
+    """The sites of a run by client number. The run's children, with models of their own, share it.
 
-    def __init__(
-        self,
-        transport: Transport,
-        spec: ModelSpec,
-        names: ClientNumbers,
-        *,
-        labels: str,
-        hello_seconds: float,
-        sizes: bool = True,
-        say: Callable[[str], None],
-        status: Status | None = None,
-        plan: Mapping[str, Any] | None = None,
-        schema: Schema | None = None,
-        study: Mapping[str, str] | None = None,
-    ) -> None:
-        self.study = study  # as signed
-        self.schema = schema  # what the columns of everybody's tables are
-        self.status = status or Status()
-        self.plan = plan  # the training of the run, by which a site sees whether its budget lasts
-        self.transport = transport
-        self.spec = spec
-        self.names = names
-        self.labels = labels  # the mark of the server's class names
-        self.hello_seconds = hello_seconds  # how long a message of introduction lives
-        self.ask_sizes = sizes  # a private run does not ask how many samples a site has
-        self.say = say
-        self.sites: dict[int, RegisteredSite] = {}
-        self.greeted: dict[str, int] = {}  # messages of introduction that wait for an answer
-        self.left_out: dict[
-            int, tuple[str, float]
-        ] = {}  # why a node is not registered, and when to ask it again
+    labels: the mark of the server's class names. hello_seconds: how long a message of introduction lives. sizes:
+    whether sites are asked how many samples they have, which a private run does not. plan: the training of the run, by
+    which a site sees whether its budget lasts. schema: of everybody's tables. study: as signed.
+    """
+
+    transport: Transport
+    spec: ModelSpec
+    names: ClientNumbers
+    labels: str
+    hello_seconds: float
+    say: Callable[[str], None]
+    sizes: bool = True
+    status: Status = field(default_factory=Status)
+    plan: Mapping[str, Any] | None = None
+    schema: Schema | None = None
+    study: Mapping[str, str] | None = None
+    sites: dict[int, RegisteredSite] = field(default_factory=dict)
+    greeted: dict[str, int] = field(default_factory=dict)  # messages of introduction that wait for an answer
+    # why a node is not registered, and when to ask it again
+    left_out: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def wait(self, least: int, patience: float, round: int) -> list[int]:
         """The clients that can be reached, once there are at least so many; patience is in seconds."""
@@ -163,23 +151,7 @@ class SiteRegistry:
         known |= {node for node, (_, again) in self.left_out.items() if again > now}
         new = [node for node in nodes if node not in known]
         if new:
-            known_as = {
-                "covey": __version__,
-                "protocol": list(SPOKEN),
-                "hello": True,
-                "sizes": self.ask_sizes,
-                "lanes": self.spec.lanes,
-                "plan": self.plan,
-                "schema": self.schema.plain() if self.schema else None,
-                "study": self.study,
-                "time": time.time(),
-                "expects": {
-                    "shape": list(self.spec.shape),
-                    "outputs": self.spec.outputs,
-                    "labels": self.labels,
-                },
-            }
-            blocks = {node: to_bytes({**known_as, "left_out": self.why_out(node)}) for node in new}
+            blocks = {node: self.introduction(self.why_out(node)) for node in new}
             self.greeted.update(self.transport.send(HELLO, blocks, self.hello_seconds))
         fresh = {number for number, node in self.greeted.items() if node in new}
         until = now + HELLO_SECONDS
@@ -194,6 +166,21 @@ class SiteRegistry:
                 break
             time.sleep(POLL)
 
+    def introduction(self, left_out: str) -> bytes:
+        """What a site is told before it says who it is; `left_out`: why it was not taken when it last did."""
+        spec = self.spec
+        return greeting(
+            hello=True,
+            sizes=self.sizes,
+            lanes=spec.lanes,
+            plan=self.plan,
+            schema=self.schema.plain() if self.schema else None,
+            study=self.study,
+            time=time.time(),
+            expects={"shape": list(spec.shape), "outputs": spec.outputs, "labels": self.labels},
+            left_out=left_out,
+        )
+
     def why_out(self, node: int) -> str:
         """Why the node was left out when it was last asked; empty if it was not."""
         return self.left_out[node][0] if node in self.left_out else ""
@@ -202,45 +189,38 @@ class SiteRegistry:
         """Registers the node as the client that it is, or says why it is left out."""
         if response.error:  # it has gone; should it come back, it is greeted at once
             return
-        hello = _hello(response)
+        hello, key = _hello(response), nodes.get(node, "")
+        listed = self.names.by_key.get(key)
+        # its key's name on the list, whatever it calls itself; its own where there is no list
+        name = (self.names.listed().get(listed, "") if listed is not None else "") or str(
+            hello.get("name", "")
+        )
         why = hello.get("refused") or self.objection(hello, node, nodes)
         if why:
             if self.why_out(node) != why:  # it is said once
-                self.tell_left_out(hello, node, nodes, why)
+                self.tell_left_out(listed, name, why)
             self.left_out[node] = (why, time.monotonic() + AGAIN)
             return
         self.left_out.pop(node, None)
-        client = self.number(hello, node, nodes)
+        client = self.names.number(key, hello["name"])
         assert client is not None
         back = client in self.sites
         sizes = (int(hello["sizes"][0]), int(hello["sizes"][1]))
-        name, protocol = self.called(hello, node, nodes), hello["protocol"]
         self.sites[client] = RegisteredSite(
-            client=client, name=name, sizes=sizes, node=node, protocol=protocol
+            client=client, name=name, sizes=sizes, node=node, protocol=hello["protocol"]
         )
         as_client = f" as client {client}" if self.names.keyed or self.names.settled else ""
         with_covey = f" with covey {hello['covey']}" if hello["covey"] != __version__ else ""
         self.say(f"site {name} is {'back' if back else 'here'}{as_client}{with_covey}")
         self.status.seated(client, name, covey=hello["covey"], audit=hello["audit"])
 
-    def tell_left_out(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str], why: str) -> None:
+    def tell_left_out(self, client: int | None, name: str, why: str) -> None:
         """Says it, and puts it into the status: under its name where it or its key says who it is."""
-        client = self.names.by_key.get(nodes.get(node, ""))
-        name = self.called(hello, node, nodes)
         self.say(f"{f'site {name}' if name else 'a site'} is left out for now: {why}")
         if client is not None:
             self.status.seated(client, name, why)
         else:
             self.status.event("left out", site=name, why=why)
-
-    def called(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
-        """A site's name: that of its key on the list, whatever it calls itself; its own where there is no list."""
-        client = self.names.by_key.get(nodes.get(node, ""))
-        listed = "" if client is None else self.names.listed().get(client, "")
-        return listed or str(hello.get("name", ""))
-
-    def number(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> int | None:
-        return self.names.number(nodes.get(node, ""), str(hello["name"]))
 
     def objection(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
         """Why a site that introduced itself may not be registered; empty if it may."""
@@ -255,7 +235,7 @@ class SiteRegistry:
             )
         if hello["labels"] != self.labels:
             return "its classes have other names than the server's, or another order"
-        client = self.number(hello, node, nodes)
+        client = self.names.number(nodes.get(node, ""), hello["name"])
         if client is None:
             return "neither its key nor its name is known"
         site = self.present(client)

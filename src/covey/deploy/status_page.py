@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import http.server
 import json
 import os
 import threading
@@ -16,20 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from covey.deploy.status import Status, machine_numbers, metrics
+from covey.deploy.superlink import LOOPBACK
 from covey.errors import UserError
 from covey.files import write_atomically
 from covey.report.live.folder import locked_inodes
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERY = 2.0  # seconds between two writings of the file
 FILE = "status.json"
-
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;
-color:#222;background:#fff}
-table{border-collapse:collapse;width:100%;margin:.5rem 0 2rem}th,td{text-align:left;padding:.3rem .8rem .3rem 0;
-border-bottom:1px solid #ddd;vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}
-.ok{color:#176b2c}.bad{color:#a11}.dim{color:#777}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}
-th,td{border-color:#444}.ok{color:#7c7}.bad{color:#f88}}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +53,6 @@ class PagePlace:
             "ssl_certfile": str(self.certs / "server.crt"),
             "ssl_keyfile": str(self.certs / "server.key"),
         }
-
-
-def page(snapshot: Mapping[str, Any]) -> str:
-    """The snapshot as a page that loads itself anew, where the live page's packages are not there."""
-    return f"""<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>
-<title>covey: round {snapshot["now"]["round"]}</title><style>{STYLE}</style>{inside(snapshot)}</html>"""
 
 
 def inside(snapshot: Mapping[str, Any]) -> str:
@@ -116,13 +102,10 @@ def ago(now: float, then: float, *, since: bool = False) -> str:
     if not then:
         return "never"
     seconds = max(0.0, now - then)
-    text = (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.0f} h"
+    unit, name = next(
+        (u, n) for u, n in ((1, "s"), (60, "min"), (3600, "h")) if seconds < 120 * u or u == 3600
     )
+    text = f"{seconds / unit:.0f} {name}"
     return text if since else f"{text} ago"
 
 
@@ -142,45 +125,21 @@ def status_shown(status: Status, folder: Path, place: PagePlace | None) -> Itera
 
 @contextlib.contextmanager
 def serving(status: Status, folder: Path, place: PagePlace) -> Iterator[None]:
-    """The live page of the run folder, with the sites; a plain page where its packages are not there."""
-    try:
-        from covey.report.live.app import HOSTS, make_app
-        from covey.report.live.serve import in_background
-    except ImportError as error:
-        if place.key or place.host not in LOOPBACK:
-            raise UserError(
-                "--status-key and --status-host need packages: pip install 'covey[watch]'"
-            ) from error
-        with plainly(status, place, folder):
-            yield
-        return
-    kinds = made_of(folder, place.certs)
+    """The live page of the run folder, with the sites; its packages come with Flower."""
+    from covey.report.live.app import HOSTS, make_app
+    from covey.report.live.serve import in_background
+
+    def prometheus_text() -> str:
+        return metrics(status.snapshot(), machine_numbers(folder, place.certs))
+
     extra: dict[str, tuple[str, Callable[[], str]]] = {
-        path: (kind, lambda made=made: made(status.snapshot()))  # type: ignore[misc]
-        for path, (kind, made) in kinds.items()
-        if path != "/"
+        "/status.json": ("application/json", lambda: json.dumps(status.snapshot())),
+        "/metrics": ("text/plain; version=0.0.4; charset=utf-8", prometheus_text),
     }
     hosts = HOSTS if place.host in LOOPBACK else ()
     app = make_app(folder, key=place.key, extra=extra, hosts=hosts, first=lambda: inside(status.snapshot()))
     with in_background(app, place.port, place.option, place.host, **place.tls):
         yield
-
-
-@contextlib.contextmanager
-def plainly(status: Status, place: PagePlace, folder: Path) -> Iterator[None]:
-    """A page that needs nothing but Python."""
-    try:
-        server = http.server.ThreadingHTTPServer(
-            (LOOPBACK[0], place.port), _handler(status, made_of(folder, place.certs))
-        )
-    except OSError as error:
-        raise UserError(f"{place.option} cannot be used: {error.strerror}") from error
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _write(status: Status, folder: Path, over: threading.Event) -> None:
@@ -191,45 +150,6 @@ def _write(status: Status, folder: Path, over: threading.Event) -> None:
                 write_atomically(folder / FILE, json.dumps({**status.snapshot(), "over": last}, indent=1))
         if last:
             return
-
-
-Kinds = dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]]
-
-
-def made_of(folder: Path, certs: Path | None) -> Kinds:
-    """What is served under which path, made of a snapshot."""
-    return {
-        "/": ("text/html; charset=utf-8", page),
-        "/status.json": ("application/json", json.dumps),
-        "/metrics": (
-            "text/plain; version=0.0.4; charset=utf-8",
-            lambda snapshot: metrics(snapshot, machine_numbers(folder, certs)),
-        ),
-    }
-
-
-def _handler(status: Status, kinds: Kinds) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = 10
-
-        def do_GET(self) -> None:
-            # A page of somebody else's in the administrator's browser reaches loopback under another name.
-            here = self.headers.get("host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
-            if not here or self.path not in kinds:
-                self.send_error(404)
-                return
-            kind, made = kinds[self.path]
-            content = made(status.snapshot()).encode()
-            self.send_response(200)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    return Handler
 
 
 def read_status(folder: Path) -> dict[str, Any]:

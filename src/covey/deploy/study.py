@@ -16,7 +16,7 @@ from covey.core.round import Method
 from covey.core.shows import shows_of
 from covey.data.schema import read_schema
 from covey.deploy.certs import public_text
-from covey.deploy.signatures import is_signed
+from covey.deploy.http_connection import is_signed
 from covey.errors import Refused, UserError
 from covey.parts.steps.scale import TellScale
 from covey.parts.steps.size import Size

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from covey.core.messages import Reply, Task
-from covey.core.protocols import Step
 from covey.deploy.outcomes import book_unheard, outcome_of
-from covey.deploy.transport import POLL, Transport
+from covey.deploy.transport import POLL, READING, Transport
 from covey.fleet.bookkeeping import Trip
 from covey.fleet.work import Call, Outcome
 
 if TYPE_CHECKING:
     from covey.deploy.fleet import SiteFleet
-
-READING = 10.0  # seconds in which answers that have come are read
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,9 +49,6 @@ class Underway:
     def clients(self) -> list[int]:
         """Who must not be asked anything else."""
         return sorted({*self.sent, *(one.sent.client for one in self.come)})
-
-    def add(self, tasks: Iterable[Sent]) -> None:
-        self.sent |= {one.client: one for one in tasks}
 
     def look(self, transport: Transport, most: int) -> None:
         """Reads what has come; a site whose time is up is lost."""
@@ -96,19 +89,23 @@ class Underway:
 Arrivals = tuple[list[Reply], dict[int, Task], dict[int, int]]
 
 
-def first_arrivals(
-    fleet: SiteFleet, call: Call, tasks: Mapping[int, Task], count: int, most: int
-) -> Arrivals:
-    """Sends the tasks and waits for the first `count` answers, of at most so many bytes, to these and to earlier ones.
+def first_arrivals(fleet: SiteFleet, call: Call, tasks: Mapping[int, Task], count: int) -> Arrivals:
+    """Sends the tasks and waits for the first `count` answers to these and to earlier ones.
 
     The replies that count, the tasks that they answer, and in which round each of these was sent.
     """
-    fleet.transport.expect(most)
-    begun, landed = time.monotonic(), list(depart(fleet, call, tasks))
+    begun, landed = time.monotonic(), depart(fleet, call, tasks, fleet.deadline, fleet.in_flight)
     replies = accepted(fleet, call, landed)
+
+    def heard(one: Landed) -> None:
+        if one.sent.client in fleet.registry.sites:
+            fleet.hear(one)
+            if one.outcome.reply is not None:  # how long it took is remembered
+                fleet.note_pace(call.step, one.sent.client, one.trip.seconds)
+
     while len(replies) < count and fleet.underway:
-        fleet.in_flight.look(fleet.transport, most)
-        fresh = fleet.in_flight.first(count - len(replies), begun, partial(heard, fleet, call.step))
+        fleet.in_flight.look(fleet.transport, fleet.most_bytes(tasks))
+        fresh = fleet.in_flight.first(count - len(replies), begun, heard)
         if not fresh:
             time.sleep(POLL)
             continue
@@ -120,12 +117,17 @@ def first_arrivals(
     return replies, {i: one.task for i, one in asked.items()}, {i: one.round for i, one in asked.items()}
 
 
-def depart(fleet: SiteFleet, call: Call, tasks: Mapping[int, Task]) -> Iterator[Landed]:
-    """Sends the tasks; those that could not be sent have landed already."""
+def depart(
+    fleet: SiteFleet, call: Call, tasks: Mapping[int, Task], limit: float, flight: Underway
+) -> list[Landed]:
+    """Sends the tasks, which have `limit` seconds; gives those that could not be sent, which have landed already."""
+    fleet.transport.expect(fleet.most_bytes(tasks))
     there = {i: site for i in tasks if (site := fleet.registry.present(i))}
     fleet.status.asking(call.round, call.step.kind, {i: site.name for i, site in there.items()})
-    waiting, sizes = fleet.send(call, tasks, there, fleet.deadline)
+    since = time.monotonic()
+    waiting, sizes = fleet.send(call, tasks, there, limit)
     number_of = {node: number for number, node in waiting.items()}
+    stayed = []
     for client, task in tasks.items():
         node = there[client].node if client in there else -1
         one = Sent(
@@ -134,14 +136,15 @@ def depart(fleet: SiteFleet, call: Call, tasks: Mapping[int, Task]) -> Iterator[
             task=task,
             number=number_of.get(node, ""),
             bytes=sizes.get(node, 0),
-            since=time.monotonic(),
-            limit=fleet.deadline,
+            since=since,
+            limit=limit,
         )
         if one.number:
-            fleet.in_flight.add([one])
+            flight.sent[client] = one
             continue
         why = "the message could not be sent" if client in there else "it is not connected"
-        yield Landed(sent=one, outcome=Outcome(id=client, lost=why), trip=Trip())
+        stayed.append(Landed(sent=one, outcome=Outcome(id=client, lost=why), trip=Trip()))
+    return stayed
 
 
 def accepted(fleet: SiteFleet, call: Call, landed: Sequence[Landed]) -> list[Reply]:
@@ -152,14 +155,3 @@ def accepted(fleet: SiteFleet, call: Call, landed: Sequence[Landed]) -> list[Rep
     replies = fleet.books.accept(call, tasks, outcomes, trips)
     book_unheard(fleet.ledger, call.step, {reply.id for reply in replies}, set(tasks))
     return replies
-
-
-def heard(fleet: SiteFleet, step: Step, one: Landed) -> None:
-    """A site whose time was up counts as quiet until it is greeted again; how long the others took is remembered."""
-    site = fleet.registry.sites.get(one.sent.client)
-    if site is None:
-        return
-    site.quiet = site.quiet or (one.trip.up == 0 and bool(one.outcome.lost))
-    fleet.tell(one.outcome, site.name, one.trip.seconds)
-    if one.outcome.reply is not None:
-        fleet.note_pace(step, one.sent.client, one.trip.seconds)

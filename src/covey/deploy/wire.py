@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,11 @@ from covey.training.models import build
 from covey.training.objective import Objective, objective_named
 from covey.training.rows import BufferPolicy, maker_of
 from covey.version import __version__
+
+
+def names_mark(names: Sequence[str]) -> str:
+    """Equal for the same names in the same order."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()
 
 
 def step_kinds() -> list[str]:

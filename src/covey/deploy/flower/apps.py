@@ -16,12 +16,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from covey.data.clients import as_dataset
 from covey.data.types import Dataset, Samples
-from covey.deploy.flower.grid import GridTransport
-from covey.deploy.records import from_record, to_record
+from covey.deploy.flower.grid import GridTransport, from_record, to_record
 from covey.deploy.run import site_fleet
-from covey.deploy.site import HELLO, Site, SiteData, SiteTable
+from covey.deploy.site import Site
 from covey.deploy.site_bounds import check_budget
+from covey.deploy.site_data import SiteData, SiteTable
 from covey.deploy.site_memory import locked_folder
+from covey.deploy.transport import HELLO
 from covey.deploy.wire import step_kinds
 from covey.files import new_run_folder
 from covey.runs.config import Config

@@ -14,15 +14,15 @@ from flwr.serverapp import Grid
 from torch import Tensor, nn
 
 from covey.core.checks import HeardReplies
-from covey.core.codec import named_from_bytes, to_bytes
+from covey.core.codec import named_from_bytes
 from covey.core.ledger import Ledger
 from covey.core.messages import is_whole
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Mixing, Reply, Step, Task
+from covey.deploy.flower.grid import response_of, to_record
 from covey.deploy.flower.rows import RowForm
 from covey.deploy.outcomes import outcome_of
-from covey.deploy.protocol import SPOKEN
-from covey.deploy.records import response_of, to_record
+from covey.deploy.transport import SPOKEN, greeting
 from covey.deploy.wire import ModelSpec, request_of
 from covey.errors import RunError, UserError
 from covey.fleet.bookkeeping import Bookkeeping, Trip
@@ -37,7 +37,6 @@ from covey.terminal import printable
 from covey.training.frozen import Frozen
 from covey.training.objective import Regression
 from covey.training.rows import Layout
-from covey.version import __version__
 
 ANSWER_BYTES = 64 * 2**20  # of what a node tells of its data
 WAIT = 1.0  # seconds between two looks at who is there
@@ -336,8 +335,8 @@ class ForeignFleet:
 
     def greet(self, clients: Iterable[int]) -> None:
         """Asks those who were not asked yet what their data look like."""
-        hello = {"covey": __version__, "protocol": list(SPOKEN), "hello": True, "sizes": False}
-        unknown = {client: to_bytes(hello) for client in clients if client not in self.told}
+        hello = greeting(hello=True, sizes=False)
+        unknown = {client: hello for client in clients if client not in self.told}
         for client, message in self.by_client(self.questions(unknown)).items():
             try:
                 answer = named_from_bytes(response_of(message, ANSWER_BYTES).answer)

@@ -1,24 +1,36 @@
-"""The frozen parts of models that a site holds: each came once, in pieces, and is known by its digest."""
+"""The frozen part of a model at real sites: sent in pieces, each once, to whoever lacks it, and known by its digest.
+
+A site says how many bytes it has, and is sent the next piece. After a break of the line, a restart of either side or in
+another run it continues where it was; what a site has under a digest is never sent again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from covey.core.codec import named_from_bytes
+from covey.core.ledger import Cost, Ledger
 from covey.core.messages import is_whole
 from covey.deploy.site_bounds import Bounds
+from covey.deploy.transport import HELLO, Transport, awaited, greeting
 from covey.deploy.wire import ModelSpec, model_from_plain
 from covey.errors import Refused, UserError
 from covey.files import write_atomically
+from covey.fleet.holders import SEND_FROZEN
 from covey.terminal import printable
 from covey.training.frozen import Frozen
 from covey.training.pretrained import Encoder, align, encoder_of
+
+if TYPE_CHECKING:
+    from covey.deploy.site_registry import RegisteredSite
 
 KEPT = 8  # frozen parts that stay in a site's folder
 LACKS = "lacks the frozen part of the model"
@@ -160,3 +172,110 @@ def check_digest(digest: str) -> None:
         raise Refused(
             f"the frozen part is called {printable(digest)[:80]!r}; allowed: a SHA-256 in hexadecimal"
         )
+
+
+PIECE = 4 * 2**20  # bytes
+ANSWER_BYTES = 2**16  # of what a site answers to a piece
+
+
+class FrozenSender:
+    """Brings every site of a run the frozen part before it is asked for the first time.
+
+    Args:
+        frozen: the numbers.
+        offer: whose they are, by which a site may find that it has them: {"model": ...} or {"encoder": ...}.
+        transport: to the sites.
+        what: they are called in a line of the log.
+    """
+
+    def __init__(
+        self,
+        frozen: Frozen,
+        offer: Mapping[str, Any],
+        transport: Transport,
+        what: str = "frozen part of the model",
+    ) -> None:
+        self.frozen = frozen
+        self.offer, self.what = offer, what
+        self.transport = transport
+        self.content = frozen.file() if frozen.tensors else b""
+        self.holders: set[int] = set()  # nodes
+
+    def send(
+        self,
+        sites: Mapping[int, RegisteredSite],
+        ledger: Ledger,
+        limit: float,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> list[int]:
+        """The clients that have it in the end; `limit` is how many seconds a site has to answer to a piece."""
+        lacking = {site.node: site for site in sites.values() if site.node not in self.holders}
+        if not self.content or not lacking:
+            return list(sites)
+        begun, cost, sent = time.monotonic(), Cost(), dict.fromkeys(lacking, 0)
+        have: dict[int, int] = {}
+        offered = dict.fromkeys(lacking, -1)
+        while offered:
+            answers = self._ask(offered, limit, cost, sent)
+            for node in offered:
+                told, why = answers.get(node, (-1, f"no answer in {limit:.1f} s"))
+                if why or told == have.get(node):  # nothing is gained by asking again now
+                    lacking[node].quiet = lacking[node].quiet or not why.startswith("refused")
+                    say(f"site {lacking[node].name} {LACKS}: {why or 'no progress'}")
+                    have[node] = -1
+                else:
+                    have[node] = told
+            offered = {node: have[node] for node in offered if 0 <= have[node] < len(self.content)}
+        cost.seconds = time.monotonic() - begun
+        ledger.charge(SEND_FROZEN, cost)
+        for node, site in lacking.items():
+            if have[node] == len(self.content):
+                self.holders.add(node)
+                how = f"was sent in {sent[node]:,} bytes" if sent[node] else "was there already"
+                say(f"site {site.name}: the {self.what} ({self.frozen.digest[:12]}) {how}")
+        return [client for client, site in sites.items() if site.node in self.holders]
+
+    def forget(self, node: int) -> None:
+        """It is offered again to a site that says it lacks it: somebody may have emptied its folder."""
+        self.holders.discard(node)
+
+    def _ask(
+        self, offered: Mapping[int, int], limit: float, cost: Cost, sent: dict[int, int]
+    ) -> dict[int, tuple[int, str]]:
+        """Sends each node its next piece (at -1 only the offer); how many bytes each has then, or why it has none."""
+        blocks = {node: self._block(at) for node, at in offered.items()}
+        until = time.monotonic() + limit
+        waiting = self.transport.send(HELLO, blocks, limit)
+        answers: dict[int, tuple[int, str]] = {}
+        for node, at in offered.items():
+            cost.messages += 1
+            cost.bytes_down += len(blocks[node])
+            sent[node] += len(self.content[at : at + PIECE]) if at >= 0 else 0
+        for node, response in awaited(self.transport, waiting, most=ANSWER_BYTES, until=until):
+            cost.messages += 1
+            cost.bytes_up += len(response.answer)
+            answers[node] = _told(response.answer, response.error or response.refused)
+        return answers
+
+    def _block(self, at: int) -> bytes:
+        piece = (
+            torch.frombuffer(bytearray(self.content[at : at + PIECE]), dtype=torch.uint8) if at >= 0 else None
+        )
+        more = self.offer if piece is None else {"at": at, "piece": piece}
+        told = {"digest": self.frozen.digest, "bytes": len(self.content), **more}
+        return greeting(frozen=told)
+
+
+def _told(answer: bytes, error: str) -> tuple[int, str]:
+    """What a site answered: how many bytes it has, or why it takes none."""
+    if error:
+        return -1, printable(error)
+    try:
+        told = named_from_bytes(answer)
+        if "refused" in told:
+            return -1, f"refused: {printable(str(told['refused']))}"
+        if not is_whole(told["have"]) or told["have"] < 0:
+            raise ValueError("it does not say how many bytes it has")
+        return int(told["have"]), ""
+    except (KeyError, TypeError, ValueError) as error_there:
+        return -1, printable(f"its answer cannot be read: {error_there}")
