@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import httpx
 from flwr.app import ConfigRecord, Message
@@ -187,11 +188,11 @@ def flower_run(
     versions = [insides.RuntimeVersionHttpInterceptor(component_name="covey")]
     retry = patient(insides.make_simple_http_retry_invoker(), link)
 
-    def control_client() -> contextlib.closing[insides.ControlHttpClient]:
+    def client(kind: Any) -> contextlib.closing[Any]:
+        """One of Flower's clients of the SuperLink."""
+        settings = link.client_settings
         return contextlib.closing(
-            insides.ControlHttpClient.from_server_address(
-                **link.client_settings, interceptors=versions, retry_invoker=retry
-            )
+            kind.from_server_address(**settings, interceptors=versions, retry_invoker=retry)
         )
 
     known: dict[str, str] = {}
@@ -201,19 +202,15 @@ def flower_run(
         now = dict(keys())
         if now.keys() == known.keys():
             return
-        with control_client() as control:
+        with client(insides.ControlHttpClient) as control:
             let_in_only(control, now, say)
         known.clear()
         known.update(now)
 
     let_in()
-    with control_client() as control:
+    with client(insides.ControlHttpClient) as control:
         run = started(control)
-    with contextlib.closing(
-        insides.RuntimeHttpClient.from_server_address(
-            **link.client_settings, interceptors=versions, retry_invoker=retry
-        )
-    ) as runtime:
+    with client(insides.RuntimeHttpClient) as runtime:
         grid = grid_of(link, acquire(runtime, run))
     heart = insides.HeartbeatSender(lambda: beat(insides.runtime_of(grid)))
     heart.start()
