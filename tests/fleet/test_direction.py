@@ -12,7 +12,6 @@ from covey.fleet.direction import astray, median_cosines, note_directions, refus
 from covey.fleet.engine import Engine
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.local import LocalFleet
-from covey.fleet.work import Call
 from covey.methods.baselines import fedavg
 from covey.parts.measure import scores
 from covey.parts.steps import Train
@@ -31,9 +30,8 @@ def noted(rows: list[list[float]], rounds: int = 2, keep: bool = False) -> tuple
     replies = [Reply(id=i, vector=torch.tensor([3.0 + x, 4.0 + y])) for i, (x, y) in enumerate(rows)]
     tasks = dict.fromkeys(range(len(rows)), task)
     ledger, compared = Ledger(), list[int]()
-    for number in range(rounds):
-        call = Call(step=Train(lr=0.1), seed=0, round=number, names=())
-        compared = note_directions(replies, tasks, lengths_of(replies, tasks, LAYOUT), LAYOUT, call, ledger)
+    for _ in range(rounds):
+        compared = note_directions(replies, tasks, lengths_of(replies, tasks, LAYOUT), ledger)
     return ledger, refused_for_direction(replies, compared, ledger)
 
 

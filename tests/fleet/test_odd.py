@@ -27,7 +27,7 @@ def noted(rows: list[list[float]], norm: float = 2.0, rounds: int = 5) -> Ledger
     tasks = dict.fromkeys(range(len(rows)), task)
     ledger = Ledger()
     for _ in range(rounds):
-        note_conduct(replies, tasks, lengths_of(replies, tasks, LAYOUT), LAYOUT, Guard(norm=norm), ledger)
+        note_conduct(replies, lengths_of(replies, tasks, LAYOUT), Guard(norm=norm), ledger)
     return ledger
 
 
@@ -55,13 +55,13 @@ def test_nothing_is_said_too_early_nor_of_two_nor_without_the_guard() -> None:
 
 def test_who_is_refused_makes_nobody_else_odd() -> None:
     """(1, 0), (1, 1) and (1, -1) are against the sum of the others with (-9, 0), and not without it."""
-    task = Task(models=torch.tensor([[3.0, 4.0]]), slots=(0,))
-    rows = [[1.0, 0.0], [1.0, 1.0], [1.0, -1.0], [-9.0, 0.0]]
-    replies = [Reply(id=i, vector=torch.tensor([3.0 + x, 4.0 + y])) for i, (x, y) in enumerate(rows)]
-    tasks = dict.fromkeys(range(4), task)
-    ones = np.ones(4)
-    assert against(replies, tasks, LAYOUT, ones).tolist() == [True, True, True, True]
-    assert against(replies, tasks, LAYOUT, ones, refused={3}).tolist() == [False, False, False, True]
+    rows = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, -1.0], [-9.0, 0.0]])
+    long = np.linalg.norm(rows, axis=1)
+    gram = rows @ rows.T / np.outer(long, long)
+    assert against(gram, long, np.ones(4, bool)).tolist() == [True, True, True, True]
+    assert against(gram, long, np.arange(4) < 3).tolist() == [False, False, False, True]
+    alone = np.array([[1.0, -1.0], [-1.0, 1.0]])  # beside one without length nothing is backwards
+    assert against(alone, np.array([0.7, 0.0]), np.ones(2, bool)).tolist() == [False, False]
 
 
 def test_who_keeps_pointing_away_is_named_though_its_updates_are_refused() -> None:

@@ -13,7 +13,7 @@ from covey.core.ledger import Busy, Cost, Ledger, Problem
 from covey.core.reply_schema import Known, objection
 from covey.core.round import Reply, Step, Task
 from covey.errors import UserError
-from covey.fleet.direction import note_directions, refused_for_direction
+from covey.fleet.direction import compared_columns, note_directions, refused_for_direction
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.odd import note_conduct
 from covey.fleet.work import Call, Outcome
@@ -161,15 +161,16 @@ class Bookkeeping:
         if not replies:
             return {}, {}
         directions = [name for name, stat in call.step.expects(Known()).items() if stat.direction]
-        lengths = lengths_of(replies, tasks, self.layout, directions)
+        columns = compared_columns(self.layout.trainable, call)
+        lengths = lengths_of(replies, tasks, self.layout, directions, columns)
         refusals = {replies[place].id: why for place, why in self.guard.too_long(lengths).items()}
         place, times = lengths.stands_out()
         if replies[place].id not in refusals:
             self.ledger.note_longest(call.round, replies[place].id, times)
         if self.guard.norm:
-            compared = note_directions(replies, tasks, lengths, self.layout, call, self.ledger)
+            compared = note_directions(replies, tasks, lengths, self.ledger)
             refusals = refused_for_direction(replies, compared, self.ledger) | refusals
-        note_conduct(replies, tasks, lengths, self.layout, self.guard, self.ledger, refusals)
+        note_conduct(replies, lengths, self.guard, self.ledger, refusals)
         shortened = self.guard.shortened(replies, tasks, lengths, self.layout)
         return refusals, {i: reply for i, reply in shortened.items() if i not in refusals}
 

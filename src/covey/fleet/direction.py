@@ -14,9 +14,7 @@ from covey.core.messages import Reply, Task
 from covey.fleet import guard
 from covey.fleet.guard import Lengths
 from covey.fleet.work import Call
-from covey.parts.mix.gram import products
 from covey.streams import stream
-from covey.training.rows import Layout
 
 ENOUGH = 5  # replies of a model among which a direction says something
 UPDATES = 2  # of a client before it is judged
@@ -29,39 +27,30 @@ COLUMNS = 1 << 15  # of large models so many are compared, drawn anew in every r
 
 
 def note_directions(
-    replies: Sequence[Reply],
-    tasks: Mapping[int, Task],
-    lengths: Lengths,
-    layout: Layout,
-    call: Call,
-    ledger: Ledger,
+    replies: Sequence[Reply], tasks: Mapping[int, Task], lengths: Lengths, ledger: Ledger
 ) -> list[int]:
     """Remembers each client's median cosine to the others of its model; the places of those that were compared."""
     if max(lengths.asked, len(replies)) < guard.ENOUGH:
         return []
-    columns = None
-    if layout.trainable > COLUMNS:
-        rng = stream(call.seed, "guard", "round", call.round)
-        columns = torch.from_numpy(np.sort(rng.choice(layout.trainable, COLUMNS, replace=False)))
-    compared = []
-    for slot in sorted(set(lengths.slots)):
-        here = [p for p, other in enumerate(lengths.slots) if other == slot and not tasks[replies[p].id].keep]
-        if len(here) < ENOUGH:
+    compared: list[int] = []
+    for places, gram in lengths.by_model.values():
+        sent = np.array([not tasks[replies[place].id].keep for place in places])
+        if sent.sum() < ENOUGH:
             continue
-        updates = [update_direction(replies[p], tasks[replies[p].id], layout) for p in here]
-        cosines = median_cosines(products([u if columns is None else u[columns] for u in updates]))
+        cosines = median_cosines(gram[np.ix_(sent, sent)])
         usual = float(np.median(cosines))
-        for place, cosine in zip(here, cosines.tolist(), strict=True):
+        for place, cosine in zip(places[sent].tolist(), cosines.tolist(), strict=True):
             ledger.note_direction(replies[place].id, cosine=cosine, apart=cosine - usual)
-        compared += here
+        compared += places[sent].tolist()
     return compared
 
 
-def update_direction(reply: Reply, task: Task, layout: Layout) -> Tensor:
-    """What a reply learned."""
-    assert reply.vector is not None
-    row = task.models[task.slots.index(reply.slot)]
-    return reply.vector[: layout.trainable] - row[: layout.trainable]
+def compared_columns(learned: int, call: Call) -> Tensor | None:
+    """The columns on which updates are compared in this round; None: on all of them."""
+    if learned <= COLUMNS:
+        return None
+    rng = stream(call.seed, "guard", "round", call.round)
+    return torch.from_numpy(np.sort(rng.choice(learned, COLUMNS, replace=False)))
 
 
 def median_cosines(gram: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array
@@ -25,6 +27,7 @@ BUFFERS_OF = "update of buffers"
 # An update that is shorter than this share of its model is never shortened: once most clients have learned all they
 # can, what the others still learn is many times as long, and moves the model little.
 SLIGHT = 0.05
+SHORTEST = 1e-30  # an update that is shorter has no direction
 REFUSED = 10.0  # times as long as the others': that is no update
 FEWEST_UPDATES = 3  # replies of a model of which one can be told from the others
 # Clients that are asked in a round: of fewer, clients that merely differ are as far from the median as one who lies.
@@ -45,6 +48,17 @@ class Lengths:
     slots: tuple[int, ...] = ()  # the model that each reply started from; none: all from the same
     batches: tuple[int, ...] = ()  # that each was trained on; none: all on as many
     asked: int = 0  # clients, those included whose reply is missing or was refused
+    units: Tensor = torch.zeros(0, 0)  # of each update over its length, the columns that are compared
+
+    @cached_property
+    def by_model(self) -> dict[int, tuple[NDArray[np.intp], Array]]:
+        """For each model the places of its replies, and all inner products of their `units`."""
+        found = {}
+        for slot in sorted(set(self.slots)):
+            here = np.flatnonzero(np.array(self.slots) == slot)
+            units = self.units if len(here) == len(self.slots) else self.units[here]
+            found[slot] = here, (units @ units.T).double().numpy()
+        return found
 
     @property
     def others(self) -> Array:
@@ -90,19 +104,32 @@ class Lengths:
 
 
 def lengths_of(
-    replies: Sequence[Reply], tasks: Mapping[int, Task], layout: Layout, directions: Sequence[str] = ()
+    replies: Sequence[Reply],
+    tasks: Mapping[int, Task],
+    layout: Layout,
+    directions: Sequence[str] = (),
+    columns: Tensor | None = None,
 ) -> Lengths:
-    """The lengths of the replies' updates, and of those statistics that move a model as an update does."""
+    """The lengths of the replies' updates, and of those statistics that move a model as an update does.
+
+    Directions are compared on these columns of the updates, or on all of them.
+    """
     cuts = slice(0, layout.trainable), slice(layout.trainable, layout.size)
     least = SHORT * np.sqrt([layout.trainable, layout.size - layout.trainable])
     own, start = (np.zeros((len(replies), 2 + len(directions))) for _ in range(2))
+    starts: dict[int, list[float]] = {}  # many clients start from the same row
+    units = torch.empty(len(replies), layout.trainable if columns is None else len(columns))
     for place, reply in enumerate(replies):
         assert reply.vector is not None
         task = tasks[reply.id]
         row = task.models[task.slots.index(reply.slot)]
-        for part, columns in enumerate(cuts):
-            own[place, part] = _length(reply.vector[columns] - row[columns])
-            start[place, part] = max(_length(row[columns]), least[part])
+        learned, buffers = (reply.vector[part] - row[part] for part in cuts)
+        own[place, :2] = _length(learned), _length(buffers)
+        compared = learned if columns is None else learned.index_select(0, columns)
+        torch.mul(compared, 1 / max(own[place, 0], SHORTEST), out=units[place])
+        if row.data_ptr() not in starts:
+            starts[row.data_ptr()] = [_length(row[part]) for part in cuts]
+        start[place, :2] = np.maximum(starts[row.data_ptr()], least)
         own[place, 2:] = [np.linalg.norm(np.asarray(reply.stats[name], np.float64)) for name in directions]
         start[place, 2:] = start[place, 0]
     return Lengths(
@@ -112,6 +139,7 @@ def lengths_of(
         slots=tuple(reply.slot for reply in replies),
         batches=tuple(int(reply.stats.get("batches", 1)) for reply in replies),
         asked=len(tasks),
+        units=units,
     )
 
 

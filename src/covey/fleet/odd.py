@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from covey.arrays import Array
 from covey.core.ledger import Conduct, Ledger
-from covey.core.messages import Reply, Task
-from covey.fleet.direction import astray, update_direction
+from covey.core.messages import Reply
+from covey.fleet.direction import astray
 from covey.fleet.guard import FEWEST_UPDATES, Guard, Lengths
-from covey.training.rows import Layout
 
 ENOUGH = 5  # updates before anything is said of a client
 AWAY = 0.15  # once a model has learned all it can, honest updates point anywhere
+ROUNDING = 1e-5  # of float32's sums
 NAMED = 10  # clients that are named
 
 
 def note_conduct(
     replies: Sequence[Reply],
-    tasks: Mapping[int, Task],
     lengths: Lengths,
-    layout: Layout,
     guard: Guard,
     ledger: Ledger,
     refused: Collection[int] = (),
@@ -38,36 +36,28 @@ def note_conduct(
     usual = lengths.of_same_model(own)
     times = np.divide(own, usual, out=np.ones_like(own), where=usual > 0)
     backwards = np.zeros(len(replies), bool)
-    for slot in sorted(set(lengths.slots)):
-        here = [place for place, other in enumerate(lengths.slots) if other == slot]
+    for here, gram in lengths.by_model.values():
         if len(here) > FEWEST_UPDATES:
-            backwards[here] = against(
-                [replies[place] for place in here], tasks, layout, 1 / np.maximum(1.0, times[here]), refused
-            )
+            counts = np.array([replies[place].id not in refused for place in here])
+            backwards[here] = against(gram, own[here] / np.maximum(1.0, times[here]), counts)
     for place, reply in enumerate(replies):
         ledger.note_conduct(
             reply.id, long=bool(shares[place] < 1), against=bool(backwards[place]), times=float(times[place])
         )
 
 
-def against(
-    replies: Sequence[Reply],
-    tasks: Mapping[int, Task],
-    layout: Layout,
-    scales: NDArray[np.float64],
-    refused: Collection[int] = (),
-) -> NDArray[np.bool_]:
-    """Whose update points away from the sum of the others' that count, each times its scale: a cosine below -AWAY."""
-    total = torch.zeros(layout.trainable)
-    for reply, scale in zip(replies, scales.tolist(), strict=True):
-        if reply.id not in refused:
-            total += update_direction(reply, tasks[reply.id], layout) * scale
-    found = []
-    for reply, scale in zip(replies, scales.tolist(), strict=True):
-        own = update_direction(reply, tasks[reply.id], layout) * scale
-        rest = total if reply.id in refused else total - own
-        found.append(float(torch.dot(own, rest)) < -AWAY * float(own.norm()) * float(rest.norm()))
-    return np.array(found)
+def against(gram: Array, lengths: Array, counts: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whose update points away from the sum of the others' that count: a cosine below -AWAY.
+
+    Given are the inner products of the updates' directions, and how long each is when it counts.
+    """
+    inner = gram * np.outer(lengths, lengths)
+    own, along = np.diag(inner), inner @ counts  # with itself, and with the sum of those that count
+    whole = along @ counts
+    rest = np.where(counts, whole - 2 * along + own, whole)
+    across = np.where(counts, along - own, along)
+    some = rest > ROUNDING * (whole + own)  # nothing has no direction
+    return np.asarray(some & (across < -AWAY * np.sqrt(own * np.maximum(rest, 0))))
 
 
 def odd_clients(ledger: Ledger) -> dict[int, Conduct]:
