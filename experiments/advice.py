@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from covey.parts.heterogeneity import Heterogeneity, HeterogeneityMeasure
+from covey.fleet.heterogeneity.measure import Heterogeneity, HeterogeneityMeasure
 from covey.report.seeds import paired
 from covey.runs.advise import MEASURED, NOT_ADVISED, KnownFleet, conclude, features_of
 from experiments.result import read_stored

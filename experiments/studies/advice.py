@@ -10,9 +10,14 @@ import numpy as np
 
 from covey.arrays import Array
 from covey.core.round import run_rounds
-from covey.parts.class_geometry import described
-from covey.parts.heterogeneity import EXACT_SIZE, Heterogeneity, HeterogeneityMeasure, measure_heterogeneity
-from covey.parts.steps.class_means import sketches, table_of_classes
+from covey.fleet.heterogeneity.class_geometry import described
+from covey.fleet.heterogeneity.class_means import sketches, table_of_classes
+from covey.fleet.heterogeneity.measure import (
+    EXACT_SIZE,
+    Heterogeneity,
+    HeterogeneityMeasure,
+    measure_heterogeneity,
+)
 from covey.runs.advise import ALONE, REFERENCE, Advice, conclude, known_fleets
 from covey.runs.config import fleet_of, resolve
 from covey.runs.objects import data_tables

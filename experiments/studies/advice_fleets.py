@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from covey.arrays import Array
 from covey.data import load
 from covey.data.types import Federation
-from covey.parts.class_geometry import Described, compare
-from covey.parts.heterogeneity import EXACT_SIZE, concept, shift
-from covey.parts.steps.class_means import sketches
+from covey.fleet.heterogeneity.class_geometry import Described, compare
+from covey.fleet.heterogeneity.class_means import sketches
+from covey.fleet.heterogeneity.measure import EXACT_SIZE, concept, shift
 from covey.streams import stream
 from experiments.studies.flux import Held, as_federation
 

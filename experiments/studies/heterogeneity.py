@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from covey.parts.heterogeneity import measure_heterogeneity
+from covey.fleet.heterogeneity.measure import measure_heterogeneity
 from covey.parts.steps.privacy import Privacy
 from covey.runs.config import fleet_of, resolve
 from experiments.spec import Findings, read_experiment

@@ -12,11 +12,11 @@ from covey.data.types import Shares
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
+from covey.fleet.heterogeneity.measure import evenly
 from covey.fleet.local import LocalFleet
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, short_ids
 from covey.folder.journal import DESCRIBED, data_rows
 from covey.methods.baselines import fedavg
-from covey.parts.heterogeneity import evenly
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.training.models import build

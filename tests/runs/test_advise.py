@@ -14,7 +14,7 @@ import covey
 from covey.cli import app
 from covey.cli.advise import verdict
 from covey.errors import UserError
-from covey.parts.heterogeneity import Heterogeneity, HeterogeneityMeasure
+from covey.fleet.heterogeneity.measure import Heterogeneity, HeterogeneityMeasure
 from covey.runs.advise import (
     ENOUGH,
     EVIDENCE,

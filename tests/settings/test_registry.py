@@ -51,7 +51,7 @@ def test_everything_built_in_can_be_found(kind: str) -> None:
 
 def test_every_step_of_covey_is_in_the_catalogue() -> None:
     found = {}
-    for home in ("parts", "privacy", "methods"):
+    for home in ("parts", "privacy", "methods", "fleet.heterogeneity"):
         package_ = importlib.import_module(f"covey.{home}")
         for module in pkgutil.walk_packages(package_.__path__, f"{package_.__name__}."):
             for value in vars(importlib.import_module(module.name)).values():

@@ -18,7 +18,7 @@ from covey.terminal import Console
 
 if TYPE_CHECKING:
     from covey.core.round import Fleet
-    from covey.parts.heterogeneity import Heterogeneity
+    from covey.fleet.heterogeneity.measure import Heterogeneity
     from covey.runs.advise import Advice
     from covey.runs.config import Config
 
@@ -111,7 +111,7 @@ def print_file(tables: dict[str, Any], method: str, command: str) -> None:
 
 def draw(found: Heterogeneity, path: Path) -> None:
     """The numbers as shares of what is high."""
-    from covey.parts.heterogeneity_words import HETEROGENEITY_LEVELS, WORDS
+    from covey.fleet.heterogeneity.words import HETEROGENEITY_LEVELS, WORDS
     from covey.report.figures import draw_bars
 
     bars = {

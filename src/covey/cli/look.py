@@ -31,7 +31,7 @@ def look(
     Args:
         png: also draw it into this picture.
     """
-    from covey.parts.heterogeneity import HeterogeneityMeasure, measure_heterogeneity, of_simulation
+    from covey.fleet.heterogeneity.measure import HeterogeneityMeasure, measure_heterogeneity, of_simulation
     from covey.runs.advise import numbers
     from covey.runs.config import fleet_of, resolve
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from covey.core.round import Fleet, Measurement, Method, RoundEnd, State, Task, empty_state, served
 from covey.errors import UserError
 from covey.files import remove, storing, strict_json, write_atomically
+from covey.fleet.heterogeneity.measure import of_simulation
 from covey.fleet.local import LocalFleet
 from covey.fleet.odd import odd_in_words
 from covey.fleet.used import Used, rows_in_use
@@ -27,7 +28,6 @@ from covey.folder.journal import Journal, JournalRow, data_rows, fleet_measureme
 from covey.folder.served_rows import ServedRows, facts_of, gathered
 from covey.folder.summary import Best, Costs, Losses, Summary, Target
 from covey.parts.group.figures import with_true_labels
-from covey.parts.heterogeneity import of_simulation
 from covey.parts.steps.served import Serving
 from covey.privacy.composition import statement
 from covey.settings.own_code import bare_name, data_name

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from covey.fleet.heterogeneity.words import WORDS, level_of, meaning
 from covey.folder.read import RunView
 from covey.folder.summary import Losses
-from covey.parts.heterogeneity_words import WORDS, level_of, meaning
 from covey.report.changes import changes
 from covey.report.markup import Html, cells_table, markup, tag
 from covey.report.notes import note_kind

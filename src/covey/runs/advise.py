@@ -18,8 +18,8 @@ import numpy as np
 
 from covey.arrays import Array
 from covey.core.round import Fleet
-from covey.parts.heterogeneity import Heterogeneity, HeterogeneityMeasure, measure_heterogeneity
-from covey.parts.heterogeneity_words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
+from covey.fleet.heterogeneity.measure import Heterogeneity, HeterogeneityMeasure, measure_heterogeneity
+from covey.fleet.heterogeneity.words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
 from covey.parts.steps.privacy import Privacy
 
 EVIDENCE = Path(__file__).parent / "advice.json"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from covey.parts.heterogeneity import HeterogeneityMeasure, measure_heterogeneity
+from covey.fleet.heterogeneity.measure import HeterogeneityMeasure, measure_heterogeneity
 from covey.runs.advise import Advice, Gain
 from covey.runs.config import fleet_of, resolve
 from covey.runs.objects import data_tables

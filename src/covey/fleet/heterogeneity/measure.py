@@ -17,8 +17,15 @@ from scipy.special import stdtrit
 from covey.arrays import Array
 from covey.core import Client, Fleet, Reply, Step, Task, stream
 from covey.errors import RunError, UserError
-from covey.parts.class_geometry import Described, Pairs, beside_others, compare, described, told_by_labels
-from covey.parts.steps.class_means import SENSITIVITY, ClassMeans, sketches, table_of_classes
+from covey.fleet.heterogeneity.class_geometry import (
+    Described,
+    Pairs,
+    beside_others,
+    compare,
+    described,
+    told_by_labels,
+)
+from covey.fleet.heterogeneity.class_means import SENSITIVITY, ClassMeans, sketches, table_of_classes
 from covey.parts.steps.privacy import Privacy
 from covey.training.models.encoders import as_numbers
 

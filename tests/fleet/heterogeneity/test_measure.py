@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from covey.errors import UserError
-from covey.parts.heterogeneity import (
+from covey.fleet.heterogeneity.class_means import sketches, table_of_classes
+from covey.fleet.heterogeneity.measure import (
     Heterogeneity,
     HeterogeneityMeasure,
     gini,
@@ -19,11 +20,10 @@ from covey.parts.heterogeneity import (
     shifts,
     spread,
 )
-from covey.parts.heterogeneity_words import level_of
-from covey.parts.steps.class_means import sketches, table_of_classes
+from covey.fleet.heterogeneity.words import level_of
 from covey.parts.steps.privacy import Privacy
 from covey.runs.config import fleet_of, resolve
-from tests.parts.test_class_geometry import HIGH, LOW, exact
+from tests.fleet.heterogeneity.test_class_geometry import HIGH, LOW, exact
 
 SKEWED = {"name": "dir-class", "alpha": 0.3, "minimum": 10}
 EVEN = {"name": "dir-class", "alpha": 10.0, "minimum": 10}
@@ -156,7 +156,7 @@ def test_random_labels_of_some_clients_are_noticed() -> None:
             y = np.where(draw.random(len(y)) < 0.4, draw.integers(0, 10, len(y)), y)
         clients.append((x, y, draw.integers(0, 2, len(y))))
     fleet.close()
-    from covey.parts.class_geometry import described
+    from covey.fleet.heterogeneity.class_geometry import described
 
     tables = [table_of_classes(sketches(x, 32), y, halves, 10) for x, y, halves in clients]
     shift, concept, noise = shifts([described(table, 0.0) for table in tables])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from covey.parts.class_geometry import (
+from covey.fleet.heterogeneity.class_geometry import (
     Described,
     assignment,
     beside_others,
@@ -16,7 +16,7 @@ from covey.parts.class_geometry import (
     described,
     told_by_labels,
 )
-from covey.parts.steps.class_means import table_of_classes
+from covey.fleet.heterogeneity.class_means import table_of_classes
 
 LOW, HIGH = [0.0, 0.0], [2.0, 0.0]
 

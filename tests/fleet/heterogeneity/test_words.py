@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from covey.parts.heterogeneity_words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
+from covey.fleet.heterogeneity.words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -1,0 +1,1 @@
+"""How the clients of a fleet differ: measured, and said in words."""
