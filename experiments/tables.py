@@ -2,7 +2,8 @@
 
 A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, the overview of a paper's experiments
 between `<!-- overview: PAPER -->` and `<!-- end -->`, a method beside the best of the others on every fleet between
-`<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->`, and how many times a row's numbers the
+`<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->` or, of one column,
+`<!-- best: PAPER/TABLE SCALE; METHOD; COLUMN -->` and `<!-- end -->`, and how many times a row's numbers the
 other rows' are between `<!-- times: PAPER/TABLE SCALE; ROW; COLUMN; COLUMN -->` and `<!-- end -->`; whether a method is
 shown to be non-inferior to the others between `<!-- noninferior: PAPER/TABLE SCALE METHOD -->` and `<!-- end -->`;
 whatever is there is replaced.
@@ -29,6 +30,8 @@ OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 SCOREBOARD = re.compile(r"(<!-- scoreboard: (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+BEST = re.compile(r"(<!-- best: (\S+) (\S+); ([^\n;]+); ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
 TIMES = re.compile(r"(<!-- times: (\S+) (\S+); ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 NONINFERIOR = re.compile(r"(<!-- noninferior: (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -38,6 +41,7 @@ def filled(text: str) -> str:
     """The text with every table made anew."""
     text = BLOCK.sub(lambda match: match[1] + markdown(match[2], match[3]) + match[4], text)
     text = SCOREBOARD.sub(lambda match: match[1] + scoreboard(*match.groups()[1:5]) + match[6], text)
+    text = BEST.sub(lambda match: match[1] + beside_the_best(*match.groups()[1:5]) + match[6], text)
     text = TIMES.sub(lambda match: match[1] + times(*match.groups()[1:4]) + match[5], text)
     text = NONINFERIOR.sub(lambda match: match[1] + told(*match.groups()[1:4]) + "\n" + match[5], text)
     return OVERVIEW.sub(lambda match: match[1] + overview(match[2]) + match[3], text)
@@ -93,6 +97,15 @@ def scoreboard(name: str, scale: str, method: str, baseline: str) -> str:
     return "\n".join([*rows, "", made_by(name, scale, result)]) + "\n"
 
 
+def beside_the_best(name: str, scale: str, method: str, column: str) -> str:
+    """One column: on every fleet the best other method and this one."""
+    result = read_stored(name, scale)
+    found = against_the_best(scores(result, column), method, in_percent)
+    rows = [line_of(["fleet", f"{column}, in %: best other", method]), "| --- | --- | --- |"]
+    rows += [line_of([fleet, *pair]) for fleet, pair in found.items()]
+    return "\n".join([*rows, "", made_by(name, scale, result), result["note"]]).rstrip() + "\n"
+
+
 def times(name: str, scale: str, what: str) -> str:
     """Every other row's numbers divided by those of one row, seed by seed: what it saves."""
     result = read_stored(name, scale)
@@ -142,6 +155,17 @@ def markdown(name: str, scale: str) -> str:
     if result["note"]:
         rows.append(result["note"])
     return "\n".join(rows) + "\n"
+
+
+def stored_tables(paper: str) -> str:
+    """A page with every stored table of a paper."""
+    found = [f"# Stored tables: {paper}"]
+    for path in sorted((Path(__file__).parent / paper / "results").glob("*.json")):
+        name, _, scale = path.stem.rpartition("-")
+        title = read_experiment(f"{paper}/{name}", scale).title
+        heading = f"## {name}, {scale} {{#{name}-{scale}}}"
+        found += [heading, title, markdown(f"{paper}/{name}", scale)]
+    return "\n\n".join(found)
 
 
 def main() -> None:

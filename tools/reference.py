@@ -1,12 +1,14 @@
 """The pages under `reference/` of the site, made from the code each time the site is built (a hook of mkdocs).
 
 Commands come from the command line itself, settings from signatures and docstrings, methods from the registry, what a
-method shows from its parts, and what it costs from `docs/methods/cost.json`, which `python -m benchmarks.cost` writes.
+method shows from its parts, what it costs from `docs/methods/cost.json`, which `python -m benchmarks.cost` writes, and
+`results/PAPER.md` from the stored results.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,16 +28,29 @@ from covey.settings.catalogue import DATASETS, FAMILIES, METHODS, MODELS, PARTIT
 from covey.settings.registry import Registry, registered
 from covey.settings.signatures import REQUIRED, Setting, description, settings_of
 
-COST = Path(__file__).parents[1] / "docs" / "methods" / "cost.json"
+ROOT = Path(__file__).parents[1]
+COST = ROOT / "docs" / "methods" / "cost.json"
 NAMED = {"data": DATASETS, "partition": PARTITIONS, "shift": SHIFTS, "model": MODELS}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages to those that are files."""
     pages = {"commands": commands(), "methods": methods(), "settings": settings()}
+    pages = {f"reference/{name}": text for name, text in pages.items()} | results()
     for name, text in pages.items():
-        files.append(File.generated(config, f"reference/{name}.md", content=text))
+        files.append(File.generated(config, f"{name}.md", content=text))
     return files
+
+
+def results() -> dict[str, str]:
+    """All stored tables, a page for each paper or subject."""
+    sys.path.insert(0, str(ROOT))  # the experiments are not part of what is installed
+    from experiments.tables import stored_tables
+
+    return {
+        f"results/{folder.parent.name}": stored_tables(folder.parent.name)
+        for folder in sorted((ROOT / "experiments").glob("*/results"))
+    }
 
 
 def cell(text: str) -> str:
