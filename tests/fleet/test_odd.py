@@ -40,8 +40,8 @@ def test_an_update_against_all_others_and_a_long_one_are_odd(monkeypatch: pytest
     assert odd[3] == Conduct(updates=5, long=0, against=5, times=1.0)
     assert (odd[4].long, odd[4].against, round(odd[4].times, 2)) == (5, 0, 4.24)
     said = odd_in_words(ledger)
-    assert said.startswith("2 clients stand out: of 5 updates of client 3 5 pointed against the others'")
-    assert "client 4 5 were longer than guard.norm allows (up to 4.24 times the others')" in said
+    assert said.startswith("2 clients stand out: client 3 (of 5 updates 5 against the others')")
+    assert "client 4 (of 5 updates 5 longer than guard.norm allows, up to 4.24 times the others')" in said
     assert 'robust.name = "cosine" and robust.hostile = 2' in said
 
 
@@ -68,9 +68,9 @@ def test_who_keeps_pointing_away_is_named_though_its_updates_are_refused() -> No
     honest = {i: Conduct(updates=6, compared=6, cosine=1.8) for i in range(9)}
     away = Conduct(updates=6, compared=6, cosine=-1.5, apart=-3.3)
     said = odd_in_words(Ledger(conduct={**honest, 9: away}))
-    assert said.startswith(
-        "1 client stands out: of 6 updates of client 9 their mean cosine to the others' was -0.25."
-    )
+    assert said.startswith("1 client stands out: client 9 (of 6 updates mean cosine to the others' -0.25).")
+    names = [f"site {i}" for i in range(10)]
+    assert "out: site 9 (of" in odd_in_words(Ledger(conduct={**honest, 9: away}), names)
     assert 'robust.name = "cosine" and robust.hostile = 1' in said
 
 
@@ -110,5 +110,5 @@ def test_a_run_names_its_liars_and_nobody_where_nobody_lies(
     assert "odd clients" not in done.summary.notes
     monkeypatch.setattr(runs, "fleet_of", lambda config, _say: attacked(fleet_of(config), (2, 5), "scale"))
     done = run_config(config, tmp_path / "attacked", say=said.append, report=False)
-    assert said[-1].startswith("2 clients stand out: of 6 updates of client 2 6 were longer than")
+    assert said[-1].startswith("2 clients stand out: client 2 (of 6 updates 6 longer than")
     assert said[-1] == done.summary.notes["odd clients"]["text"]

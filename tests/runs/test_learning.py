@@ -1,8 +1,11 @@
 """The defaults learn on every data set of the package; a run that does not learn says so, and why."""
 
+import numpy as np
 import pytest
+import torch
 
 from covey.core.round import run_rounds
+from covey.data import federate, from_clients
 from covey.errors import RunError, UserError
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
@@ -73,7 +76,7 @@ def accuracy(tables):
             measure=measure,
             watchers=[watch, lambda end: found.append(end.value("local-test", "accuracy-mean"))],
         )
-        return found[-1], guessing(fleet.data), said
+        return found[-1], guessing(fleet.data)[1], said
     finally:
         fleet.close()
 
@@ -121,6 +124,15 @@ def test_a_run_that_does_not_learn_says_so_once_and_why(settings, why):
     assert len(said) == 1
     assert "no better than guessing" in said[0]
     assert why in said[0]
+
+
+def test_guessing_knows_what_always_one_class_gives_over_all_and_at_clients():
+    """Of client 0's ten samples nine are "no", of client 1's two one: 10 of 12 in all, (.9 + .5) / 2 at clients."""
+    x, y = torch.zeros(10, 3), np.array(["no"] * 9 + ["yes"])
+    clients = {"a": (x, y), "b": (x[:2], y[-2:])}
+    whole = from_clients({name: {"train": both, "test": both} for name, both in clients.items()})
+    usual, overall, at_clients = guessing(federate(whole, partition="natural", clients=2, seed=0))
+    assert (usual, overall, at_clients) == ("no", pytest.approx(10 / 12), pytest.approx(0.7))
 
 
 def test_training_that_diverges_ends_the_run_at_once_and_names_the_learning_rate():

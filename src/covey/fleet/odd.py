@@ -71,7 +71,7 @@ def odd_clients(ledger: Ledger) -> dict[int, Conduct]:
     return dict(sorted(found.items(), key=lambda item: -(item[1].long + item[1].against) / item[1].updates))
 
 
-def odd_in_words(ledger: Ledger) -> str:
+def odd_in_words(ledger: Ledger, names: Sequence[str] = ()) -> str:
     """Who stands out, and what to switch on; nothing where nobody does."""
     odd, everybody = odd_clients(ledger), len(ledger.conduct)
     if not odd:
@@ -86,21 +86,20 @@ def odd_in_words(ledger: Ledger) -> str:
     for client, one in list(odd.items())[:NAMED]:
         what = []
         if one.long:
-            what.append(
-                f"{one.long} were longer than guard.norm allows (up to {one.times:.3g} times the others')"
-            )
+            what.append(f"{one.long} longer than guard.norm allows, up to {one.times:.3g} times the others'")
         if one.against:
-            what.append(f"{one.against} pointed against the others'")
+            what.append(f"{one.against} against the others'")
         if client in away:
-            what.append(f"their mean cosine to the others' was {one.cosine / one.compared:.2f}")
-        said.append(f"of {one.updates} updates of client {client} {', '.join(what)}")
+            what.append(f"mean cosine to the others' {one.cosine / one.compared:.2f}")
+        who = names[client] if client < len(names) else f"client {client}"
+        said.append(f"{who} (of {one.updates} updates {', '.join(what)})")
     more = f"; and {len(odd) - NAMED} more clients" if len(odd) > NAMED else ""
     count = len(odd)
     return (
-        f"{count} {'client stands' if count == 1 else 'clients stand'} out: {'; '.join(said)}{more}. Such a client "
-        "has other data, a fault, or lies. Long updates were shortened, and those of clients that kept pointing away "
-        "left out; if it may lie, set "
-        f'robust.name = "cosine" and robust.hostile = {count}, or robust.name = "median" where clients are alike.'
+        f"{count} {'client stands' if count == 1 else 'clients stand'} out: {'; '.join(said)}{more}. That is "
+        "other data, a fault, or a lie. Long updates were shortened, and those of clients that kept pointing away "
+        f'left out; if somebody may lie: robust.name = "cosine" and robust.hostile = {count}, or robust.name = '
+        '"median" where clients are alike.'
     )
 
 

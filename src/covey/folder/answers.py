@@ -61,7 +61,8 @@ class Answers(np.ndarray[Any, Any]):
         values = self.reshape(len(self), -1).tolist()
         for place, (value, row) in enumerate(zip(values, shares, strict=True)):
             sample = names[place] if names else place + 1
-            answer = value[0] if len(value) == 1 else " ".join(f"{number:g}" for number in value)
+            numbers = [f"{one:.7g}" if isinstance(one, float) else one for one in value]
+            answer = numbers[0] if len(numbers) == 1 else " ".join(numbers)
             more = [cells[place] for cells in beside.values()]
             lines.writerow([sample, *more, answer, *(f"{share:.6f}" for share in row)])
         return text.getvalue()

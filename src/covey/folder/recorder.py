@@ -268,7 +268,7 @@ class Recorder:
     def notes(self, state: State) -> dict[str, Any]:
         """What the method left for the report, who stands out, and what only a simulation can draw."""
         data = self.fleet.data
-        odd = odd_in_words(self.fleet.ledger)
+        odd = odd_in_words(self.fleet.ledger, self.fleet.data.names() if self.fleet.data else ())
         notes = {**state.notes, **({"odd clients": {"text": odd}} if odd else {})}
         if data is None or not state.groups:
             return notes

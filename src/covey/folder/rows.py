@@ -169,8 +169,13 @@ def table_of(records: Iterable[Sequence[Any]]) -> pa.Table:
 # them, which takes longer than whatever is done with a table here. So columns are made of, and read from, their bytes.
 
 
+def _numpy_kind(kind: pa.DataType) -> np.dtype[Any]:
+    """Not by `to_pandas_dtype`: Arrow before version 26 needs pandas for it, which nobody has to have."""
+    return np.dtype("float64" if pa.types.is_float64(kind) else str(kind))
+
+
 def _numbers(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    values = np.array(column, dtype=kind.to_pandas_dtype())
+    values = np.array(column, dtype=_numpy_kind(kind))
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
@@ -188,5 +193,5 @@ def _coded(column: pa.Array) -> pa.DictionaryArray:
 def _array(column: pa.ChunkedArray | pa.Array) -> NDArray[Any]:
     """A column of numbers without gaps as NumPy has it."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    kind = whole.type.to_pandas_dtype()
-    return np.frombuffer(whole.buffers()[1], kind, len(whole), whole.offset * np.dtype(kind).itemsize)
+    kind = _numpy_kind(whole.type)
+    return np.frombuffer(whole.buffers()[1], kind, len(whole), whole.offset * kind.itemsize)

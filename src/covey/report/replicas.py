@@ -169,8 +169,9 @@ def verdict(replicas: Replicas) -> str:
     best, base = order[0], 0 if order[0] and 0 in known else order[1]
     title, share = metric_title(metric), is_share(metric, metrics)
     start = f"{labels[best]} has the {'highest' if highest else 'lowest'} {title}"
-    if means[best] == means[order[1]]:
-        return f"{start}, and so has {labels[order[1]]}."
+    level = [labels[place] for place in order[1:] if means[place] == means[best]]
+    if level:
+        return f"{start}, and so {'has' if len(level) == 1 else 'have'} {', '.join(level)}."
     if len(replicas.seeds) == 1:
         by = abs((means[best] or 0.0) - (means[base] or 0.0))
         above = f"{100 * by:.1f} points" if share else f"{by:.3g}"

@@ -315,7 +315,10 @@ class Study(Result):
         if not self.failed:
             return ""
         total = len(self.failed) + sum(map(len, self.runs.values()))
-        words = "; ".join(f"{run}: {why}" for run, why in self.failed.items())
+        runs: dict[str, list[str]] = {}
+        for run, why in self.failed.items():
+            runs.setdefault(why, []).append(run)
+        words = "; ".join(f"{', '.join(which)}: {why}" for why, which in runs.items())
         return f"{len(self.failed)} of {total} runs failed: {words}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from covey.core.round import Fleet, State, Watcher, run_rounds
 from covey.errors import SpoiledRunError, UserError
 from covey.files import folder_lock, storing
-from covey.fleet.odd import odd_in_words, refused_in_words
+from covey.fleet.odd import refused_in_words
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, read_checkpoint, rounds_that_are_whole
 from covey.folder.checksums import Index
 from covey.folder.place import (
@@ -286,7 +286,8 @@ def _go(
         if say is not None:
             say(f"{len(there)} sites have taken their models home: covey model STATE")
     summary = recorder.finish(state, finished=True)
-    for words in filter(None, (refused_in_words(fleet.ledger), odd_in_words(fleet.ledger))):
+    odd = summary.notes.get("odd clients", {"text": ""})["text"]
+    for words in filter(None, (refused_in_words(fleet.ledger), odd)):
         if say is not None:
             say(words)
     tracking.end(summary.plain())
