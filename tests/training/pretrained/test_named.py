@@ -102,3 +102,13 @@ def test_what_is_no_onnx_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "no.onnx").write_bytes(b"nothing")
     with pytest.raises(UserError, match="which is no ONNX file that can be run"):
         encoder_of({"name": "onnx", "path": str(tmp_path / "no.onnx")})
+
+
+def test_a_package_that_does_not_load_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(UserError, match=r"needs the package timm, which does not load here: operator torchv"):
+        encoder_of({"name": "timm", "network": "resnet18"})

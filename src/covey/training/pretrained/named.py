@@ -7,6 +7,7 @@ package that is installed here. A site is told the network's name and its settin
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,18 @@ from covey.training.pretrained import BARE, Encoder, weights_folder
 
 Side = Annotated[int, Range(8, 1024)]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+def loaded(package: str, setting: str, install: str) -> Any:
+    """A package that is not everybody's."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise UserError(f"{setting} needs the package {package}: {install}") from error
+    except (OSError, RuntimeError) as error:  # such as operators of torchvision for another build of PyTorch
+        raise UserError(
+            f"{setting} needs the package {package}, which does not load here: {error}"
+        ) from error
 
 
 class PooledFeatures(nn.Module):
@@ -71,12 +84,7 @@ def network_of(
     kind: str, path: str, config: Mapping[str, Any] | None, where: str, **named: Any
 ) -> tuple[nn.Module, Mapping[str, Any]]:
     """A network of an `AutoModel` class, and what its folder says of pictures; weights only from safetensors."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise UserError(
-            f'{where}.name = "huggingface" needs the package transformers: pip install transformers'
-        ) from error
+    transformers = loaded("transformers", f'{where}.name = "huggingface"', "pip install transformers")
     transformers.utils.logging.disable_progress_bar()
     auto = getattr(transformers, kind)
     try:
@@ -143,10 +151,7 @@ def timm(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
         weights: the safetensors file with its numbers; nothing is downloaded.
         side: pixels to which pictures are resized.
     """
-    try:
-        import timm as package
-    except ImportError as error:
-        raise UserError('data.encoder.name = "timm" needs the package timm: pip install timm') from error
+    package = loaded("timm", 'data.encoder.name = "timm"', "pip install timm")
     try:
         made = package.create_model(network, pretrained=False, num_classes=0)
     except RuntimeError as error:
@@ -167,14 +172,9 @@ def torchvision(*, network: str, weights: str = "", side: Side = 224) -> Encoder
         weights: the safetensors file with its numbers; nothing is downloaded.
         side: pixels to which pictures are resized.
     """
+    package = loaded("torchvision", 'data.encoder.name = "torchvision"', "pip install torchvision")
     try:
-        from torchvision import models
-    except ImportError as error:
-        raise UserError(
-            'data.encoder.name = "torchvision" needs the package torchvision: pip install torchvision'
-        ) from error
-    try:
-        made = models.get_model(network, weights=None)
+        made = package.models.get_model(network, weights=None)
     except ValueError as error:
         raise UserError(f"data.encoder.network is {network!r}, which torchvision does not know") from error
     last = [name for name, layer in made.named_modules() if isinstance(layer, nn.Linear)][-1]
@@ -210,12 +210,7 @@ class OnnxNetwork(nn.Module):
 
     def __init__(self, file: Path) -> None:
         super().__init__()
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise UserError(
-                'data.encoder.name = "onnx" needs the package onnxruntime: install covey[onnx]'
-            ) from error
+        onnxruntime = loaded("onnxruntime", 'data.encoder.name = "onnx"', "install covey[onnx]")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         try:
