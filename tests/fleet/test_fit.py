@@ -7,15 +7,17 @@ import pytest
 import torch
 
 from covey.core.round import run_rounds
+from covey.data import from_tensors
 from covey.data.types import Dataset, Federation
 from covey.errors import UserError
 from covey.fleet.engine import Engine
+from covey.fleet.fit import check_outputs
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 from covey.testing import small_federation
 from covey.training.models import build
-from covey.training.objective import Regression
+from covey.training.objective import Classification, Regression
 
 
 def changed(change: Callable[[Dataset], Dataset]) -> Federation:
@@ -115,3 +117,13 @@ def test_one_class_is_none() -> None:
         UserError, match="the labels of digits are all 'only'; to classify there must be two classes"
     ):
         trained(changed(alike))
+
+
+def test_a_token_that_the_model_does_not_know_is_one_sentence() -> None:
+    x = torch.zeros(40, 3, dtype=torch.int64)
+    x[-1, 0] = 7
+    data = from_tensors(x, torch.arange(40) % 2)
+    check_outputs(build("lstm", input_shape=(3,), outputs=2, vocabulary=8), data, Classification())
+    with pytest.raises(UserError, match=r"run up to 7, and .* set model.vocabulary to 8 or more"):
+        check_outputs(build("lstm", input_shape=(3,), outputs=2, vocabulary=7), data, Classification())
+    assert data.x.sum() == 7

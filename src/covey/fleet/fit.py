@@ -98,6 +98,8 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
     """One forward pass and one loss; cross-entropy needs an output for each class."""
     check_parameters(model)
     x, y = Samples(dataset, dataset.train[:2]).tensors()
+    if tokens := dataset.x.dtype == torch.int64 and len(x) > 0:
+        x[-1, -1] = dataset.x.max()  # whoever knows the last token knows all
     try:
         with torch.no_grad():
             outputs = copy_sharing(model).eval()(x)
@@ -111,6 +113,11 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
                 )
             objective.loss(outputs, objective.target(x, y))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        if tokens and isinstance(error, IndexError):
+            raise UserError(
+                f"tokens of data set {dataset.name!r} run up to {dataset.x.max()}, and the model knows fewer: to "
+                f"classify texts set model.vocabulary to {dataset.x.max() + 1} or more"
+            ) from error
         raise UserError(
             f"the model cannot be trained on data set {dataset.name!r}, whose samples have shape "
             f"{tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
