@@ -14,9 +14,10 @@ where there is too much noise to see any.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -25,10 +26,11 @@ from covey.arrays import Array, Labels
 from covey.core import Client, Facts, Key, Known, Reply, Round, Shows, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss, What
 from covey.core.shows import NOTHING
+from covey.data.types import Dataset, mark_of
 from covey.errors import SilentRoundError
 from covey.methods.covey.arrangement import joined_clusters
 from covey.methods.covey.clusters import APART, SIGMAS
-from covey.methods.covey.portrait import Portrait, classes_in, classes_of, standardised
+from covey.methods.covey.portrait import REMEMBERED, Portrait, classes_in, classes_of, standardised
 from covey.methods.covey.sketch import COUNTED_AS, THINNED, class_table
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.gaussian_noise import gaussian
@@ -43,6 +45,8 @@ SPLITS, SETTLING = 3, 2  # how often all prototypes are split, and sums after ea
 NUDGE = 0.1  # how far the halves of a prototype are from it, in lengths of a sample
 LEAST = 0.03  # of all samples: a prototype with fewer is dropped, or one whose count may be noise
 CERTAIN = 3.0  # standard deviations that a class's count must have for its mean to be used
+
+_TABLES: WeakKeyDictionary[Dataset, dict[Hashable, Array]] = WeakKeyDictionary()
 
 CANDIDATES: Key[dict[str, Any]] = Key("prototypes of clusters", "add a group part that finds them")
 
@@ -77,9 +81,16 @@ class AddSketch(Step):
 
 
 def candidate_table(client: Client, dims: int = DIMS) -> Array:
-    """Sums of the client's samples class by class, and their counts."""
-    classes = classes_of(len(client.train.dataset.classes))
-    return class_table(standardised(client), classes_in(client.train), classes, dims)
+    """Sums of the client's samples class by class, and their counts; worked out once, while the data stay."""
+    data, mark = mark_of(client.train)
+    known, key = _TABLES.setdefault(data, {}), (dims, mark)
+    if key not in known:
+        classes = classes_of(len(data.classes))
+        found = class_table(standardised(client), classes_in(client.train), classes, dims)
+        if len(known) >= REMEMBERED:
+            return found
+        known[key] = found
+    return known[key]
 
 
 def nearest(table: Array, prototypes: Array) -> int:

@@ -5,6 +5,7 @@ which models exist?         one per prototype that stands apart, one for everybo
 who works?                  chance alone, which amplifies the guarantee
 what does a client do?      trains the model of its choice
 how do models combine?      noisy sums over the rows of all models                       privacy/choices.py
+what does the server add?   momentum along what these sums have told, which costs nothing more
 what does a client use?     the model with the lowest loss on its own data, moved to them as far as held-out data
                             say: decided at home, told to nobody
 """
@@ -25,6 +26,7 @@ from covey.methods.covey.candidates import CANDIDATES, Prototypes, candidate_tab
 from covey.parts.selection.plain import Uniform
 from covey.parts.serving import ServeHeldOut
 from covey.parts.steps.train import AroundTraining, Train
+from covey.parts.update.clusters import ClusterCorrection
 
 WORKING = 500  # clients of a round at least, where there are so many: noise is shared by them
 
@@ -42,7 +44,7 @@ def hiding_clients(method: Method, prototypes: Prototypes) -> Method:
         send=send,
         serve=None if method.adapt is None else ServeHeldOut(send=send),
         local=TrainChosen(train=train),
-        update=None,
+        update=None if method.update is None else ClusterCorrection(among="everybody"),
         after=(),
     )
 

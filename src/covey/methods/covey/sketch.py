@@ -134,7 +134,7 @@ class SketchClasses(Step):
 
 def class_table(x: torch.Tensor, labels: NDArray[np.int64], classes: int, dims: int) -> Array:
     """For every class the sum of its samples' unit vectors, and their number times `COUNTED_AS`: [classes, d + 1]."""
-    values = views_of(x)[0].values
+    values = views_of(x, with_strokes=False)[0].values
     values = values @ projection(values.shape[1], min(dims, values.shape[1]))
     length = np.linalg.norm(values, axis=1, keepdims=True)
     units = np.divide(values, length, out=np.zeros_like(values), where=length > 0)

@@ -28,7 +28,7 @@ class PortraitView:
     times: int
 
 
-def views_of(x: Tensor) -> tuple[PortraitView, ...]:
+def views_of(x: Tensor, *, with_strokes: bool = True) -> tuple[PortraitView, ...]:
     """What is told of standardised samples; of pictures in two ways, as each sees what the other cannot.
 
     Values and edges show brightness, colours and style; strokes show what is drawn where things are bright on dark as
@@ -38,7 +38,7 @@ def views_of(x: Tensor) -> tuple[PortraitView, ...]:
         return (told_in(BITS, [features(x)]),)
     parts = [(part, Slopes.of(part)) for part in torch.split(x, AT_ONCE)]
     plain = told_in(BITS, [described(part, slopes) for part, slopes in parts])
-    if min(x.shape[-2:]) < CELLS:
+    if not with_strokes or min(x.shape[-2:]) < CELLS:
         return (plain,)
     return plain, told_in(STROKE_BITS, [strokes(slopes) for _, slopes in parts])
 
