@@ -11,13 +11,16 @@ import math
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import platformdirs
 
 from covey.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST = 2**30  # bytes of a file that is read whole
 
@@ -37,6 +40,20 @@ def read_whole(path: Path, most: int = MOST) -> bytes:
         if os.fstat(file.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
         return file.read()
+
+
+def arrows_own(pieces: Iterable[bytes]) -> pa.BufferReader:
+    """The pieces of a file in memory of Arrow's own: never give Arrow a file or bytes of Python's.
+
+    Its threads may outlive a program's last line, and one that lets go of something of Python's by then ends the
+    process with an abort, after all was done (apache/arrow 34314).
+    """
+    import pyarrow as pa
+
+    content = pa.BufferOutputStream()
+    for piece in pieces:
+        content.write(piece)
+    return pa.BufferReader(content.getvalue())
 
 
 def read_json(path: Path) -> Any:

@@ -139,6 +139,14 @@ def test_when_all_updates_are_long_nobody_stands_out() -> None:
     assert Guard().too_long(lengths([1e5, 2e5, 3e5])) == {}
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_who_moves_where_nobody_else_does_stands_out() -> None:
+    """As in boosting, where a client may have nothing to add; the ratio is large and no overflow."""
+    place, times = lengths([0.0, 0.0, 1e30, 0.0]).stands_out()
+    assert place == 2
+    assert 1e60 < times < np.inf
+
+
 def test_off_is_off_and_less_than_once_is_a_mistake() -> None:
     assert Guard(norm=0).too_long(lengths([1, 1, 1e30])) == {}
     assert Guard(samples=0).too_many([1, 10**18]) == {}

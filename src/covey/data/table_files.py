@@ -14,6 +14,7 @@ import pyarrow as pa
 from covey.data.cells import has_thousands, is_text_column, uses_commas, with_points
 from covey.data.schema import DecimalPoint
 from covey.errors import UserError
+from covey.files import arrows_own
 
 PIECE = 1 << 20  # bytes of a file that are looked at together
 FALLBACK = "cp1252"  # what spreadsheets of Western Europe write
@@ -190,12 +191,14 @@ def _csv(path: Path, encoding: str, delimiter: str, decimal_point: str) -> pa.Ta
 
     if len(delimiter) != 1:
         raise UserError(f"delimiter is {delimiter!r}; allowed: one character")
-    known = encoding.startswith(
-        "utf-8"
-    )  # others are decoded by Python, and not in Arrow's threads: folder/rows.py
+    source: Path | pa.BufferReader = path
+    if not encoding.startswith("utf-8"):  # Arrow would have Python decode it, in threads of Arrow's
+        with pa.input_stream(str(path)) as file:
+            source = arrows_own(
+                codecs.iterencode(codecs.iterdecode(iter(lambda: file.read(PIECE), b""), encoding), "utf-8")
+            )
     return pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(encoding="utf8" if known else encoding, use_threads=known),
+        source,
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
         convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal_point),
     )

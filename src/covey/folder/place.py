@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
-from covey.files import remove
+from covey.files import arrows_own, remove
 from covey.folder.checksums import SERVED_FILE, Index, check_config, check_files, read_index
 from covey.folder.read import read_summary
 from covey.folder.served_rows import ServedRows
@@ -75,7 +74,7 @@ def measured_in(folder: Path, index: Index, round: int) -> dict[int, dict[str, f
     name = "metrics.parquet"
     if name not in index.files:
         return {}
-    table = pq.read_table(pa.BufferReader(index.files[name].read_all(folder / name)))
+    table = pq.read_table(arrows_own([index.files[name].read_all(folder / name)]))
     chosen = table.filter(
         (pc.field("round") == round) & (pc.field("split") == "local-test") & (pc.field("client") >= 0)
     ).to_pydict()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from covey.errors import UserError
-from covey.files import open_regular, read_whole
+from covey.files import arrows_own, read_whole
 from covey.folder.checksums import Piece
 
 SCHEMA = pa.schema(
@@ -102,9 +102,8 @@ def rows_from(table: pa.Table) -> Rows:
 def read_parquet(path: Path) -> Rows:
     """The measurements of a finished run."""
     try:
-        with open_regular(path) as file:  # Arrow itself takes no path that is not UTF-8
-            # In threads that read a file of Python's, Arrow may end the process with an abort (apache/arrow 34314).
-            table = pq.ParquetFile(file, read_dictionary=TEXTS).read(use_threads=False)
+        # Arrow itself takes no path that is not UTF-8
+        table = pq.ParquetFile(arrows_own([read_whole(path, 2**40)]), read_dictionary=TEXTS).read()
         table.validate(full=True)
         missing = [name for name in SCHEMA.names if name not in table.column_names]
         if missing:

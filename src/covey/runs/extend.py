@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from covey.errors import UserError
-from covey.files import read_whole, storing, write_atomically
+from covey.files import arrows_own, read_whole, storing, write_atomically
 from covey.folder.checkpoint import Checkpoint
 from covey.folder.checksums import Index, Piece, check_files, write_index
 from covey.folder.journal import lines_of
@@ -45,7 +44,7 @@ def extended(
     newest = index.kept[0]
     with storing(folder):
         if not (folder / "metrics.jsonl").exists():  # the journal of a finished run has become a table
-            lines = lines_of(pq.read_table(pa.BufferReader(read_whole(folder / "metrics.parquet", 2**40))))
+            lines = lines_of(pq.read_table(arrows_own([read_whole(folder / "metrics.parquet", 2**40)])))
             write_atomically(folder / "metrics.jsonl", lines)
             newest = replace(newest, journal=Piece.of(lines))
         both = (config_digest(config), config_digest(longer))
