@@ -22,7 +22,7 @@ from covey.files import write_atomically
 from covey.report.seeds import from_json, number_in_words, ratios, short
 from experiments.noninferior import told
 from experiments.result import read_stored, seeds_in_words, stored_place, table_cells, with_paper, words_of
-from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, scores
+from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, federated, scores
 from experiments.spec import all_experiments, read_experiment
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -100,7 +100,7 @@ def scoreboard(name: str, scale: str, method: str, baseline: str) -> str:
 def beside_the_best(name: str, scale: str, method: str, column: str) -> str:
     """One column: on every fleet the best other method and this one."""
     result = read_stored(name, scale)
-    found = against_the_best(scores(result, column), method, in_percent)
+    found = against_the_best(federated(scores(result, column)), method, in_percent)
     rows = [line_of(["fleet", f"{column}, in %: best other", method]), "| --- | --- | --- |"]
     rows += [line_of([fleet, *pair]) for fleet, pair in found.items()]
     return "\n".join([*rows, "", made_by(name, scale, result), result["note"]]).rstrip() + "\n"

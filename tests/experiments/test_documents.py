@@ -6,7 +6,7 @@ import pytest
 
 from covey.report.seeds import number_in_words
 from experiments.spec import all_experiments, read_experiment
-from experiments.tables import filled, line_of, overview_line, times
+from experiments.tables import beside_the_best, filled, line_of, overview_line, times
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,3 +57,11 @@ def test_how_many_times_a_rows_numbers_the_others_are() -> None:
     assert any(line.startswith("| PACS | IFCA | 2.611 [") for line in lines)
     assert any(line.startswith("| PACS | FedAvg | over ") for line in lines)
     assert not any("| ours (centralised) |" in line for line in lines[1:])
+
+
+def test_a_method_beside_the_best_of_the_federated_others() -> None:
+    """Of the stored natural suite: on watch CFIC is ahead; who has all data, as on drawers, does not compete."""
+    lines = beside_the_best("natural/suite", "small", "covey", "accuracy").splitlines()
+    assert lines[0] == "| fleet | accuracy, in %: best other | covey |"
+    assert any(line.startswith("| watch | ") and "(CFIC)" in line for line in lines)
+    assert not any("(centralized)" in line for line in lines)
