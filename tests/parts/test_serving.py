@@ -10,7 +10,7 @@ import torch
 from covey.core.round import Reply, Task, run_rounds, served
 from covey.fleet.work import Call, client_of
 from covey.methods.covey import covey
-from covey.parts.serving import JUDGED, KeepJudgements, best_share
+from covey.parts.serving import JUDGED, KeepJudgements, gained, in_words, shares_of
 from covey.parts.steps import Train
 from covey.parts.steps.judged import FOLDS, JudgedTrain, kept_out
 from covey.parts.steps.served import Serving, TakeServed, served_row
@@ -43,34 +43,72 @@ def test_a_single_sample_is_trained_on_and_nobody_judges():
     assert (len(rest), len(judging)) == (1, 0)
 
 
+def judged(*clients, rounds=1):
+    """Of each client lines of (round, samples, three scores, three losses)."""
+    return {"rounds": rounds, "lines": dict(enumerate(clients))}
+
+
 @pytest.mark.parametrize(
-    ("sums", "up", "share"),
+    ("scores", "losses", "up", "share"),
     [
-        ([[10, 5.0, 9], [10, 8.0, 9], [10, 7.0, 1]], True, 1.0),  # the lowest loss
-        ([[10, 5.0, 4], [10, 8.0, 4], [10, 7.0, 5]], True, 0.5),  # equal losses: the best score
-        ([[10, 8.0, 9], [10, 3.0, 9], [10, 2.0, 9]], False, 1.0),  # an error: the lowest
-        ([[0, 0.0, 0], [0, 0.0, 0], [0, 0.0, 0]], True, 1.0),  # nothing was judged: an untrained model
+        ((5.0, 8.0, 7.0), (9, 9, 1), True, 1.0),  # the lowest loss; a single line has no error
+        ((5.0, 8.0, 7.0), (4, 4, 5), True, 0.5),  # equal losses: the best score
+        ((8.0, 3.0, 2.0), (9, 9, 9), False, 1.0),  # an error: the lowest
     ],
 )
-def test_the_share_with_the_lowest_loss_is_served(sums, up, share):
-    assert best_share(sums, up) == share
+def test_the_share_with_the_lowest_loss_is_served(scores, losses, up, share):
+    assert shares_of(judged([[1, 10, *scores, *losses]]), up) == (share, {})
+
+
+def test_nothing_was_judged_an_untrained_model_is_trained_before_use():
+    assert shares_of(judged(), True) == (1.0, {})
+
+
+def test_a_gain_and_its_standard_error_by_hand():
+    """Weights 1 and 3 of 4, gains of the last share over the first .4 and .8: d = .1 + .6 = .7; the square of the error
+    is (1/4)^2 .3^2 + (3/4)^2 .1^2 = .005625 + .005625."""
+    table = np.array([[1, 0, 0, 0, 1.0, 9, 0.6], [3, 0, 0, 0, 1.0, 9, 0.2]])
+    assert gained(table, 0, 2) == pytest.approx((0.7, 0.01125**0.5))
+
+
+def test_in_doubt_one_half_is_served():
+    """Gains of the whole update over half of it: .3 and -.1, d = .1, its error sqrt(2 (.5 x .2)^2) = .141 > .1. With
+    .3 and .1 it is .2 beside an error of .0707."""
+    first, unsure, sure = ([[1, 5, 0, 0, 0, 3.0, 1.0, 1.0 - gain]] for gain in (0.3, -0.1, 0.1))
+    assert shares_of(judged(first, unsure), True) == (0.5, {})
+    assert shares_of(judged(first, sure), True) == (1.0, {})
+
+
+def test_a_client_leaves_the_others_share_where_that_is_sure_for_it_alone():
+    """Nobody's own training changes anything but for client 1, whom it harms by 1 and more in three rounds.
+
+    The gains of share 0 over one half are .5, .5 and .8, weights alike: d = .6, shrunk to .3 by k / (k + 3); its error
+    is sqrt(.01 + .01 + .04) / 3 = .0816, times sqrt(3 / 2) = .1. With gains of 0, .2 and .4: .1 beside .115.
+    """
+    others = [[3, 100, 0, 0, 0, 1.0, 1.0, 1.0 + 1e-9]]
+    for gains, apart in (((0.5, 0.5, 0.8), {1: 0.0}), ((0.0, 0.2, 0.4), {})):
+        lines = [[3, 1, 0, 0, 0, 1.0 - gain, 1.0, 1.0 + gain] for gain in gains]
+        assert shares_of(judged(others, lines, rounds=3), True) == (0.5, apart)
+        assert shares_of(judged(others, lines[:2], rounds=3), True) == (0.5, {})  # two say too little
+    assert in_words(0.5, {1: 0.0, 4: 0.0, 7: 1.0}) == "0.5 (2 of its clients 0, 1 of its clients 1)"
 
 
 def test_late_judgements_count_most_so_that_the_large_losses_of_the_first_rounds_do_not_decide():
-    """Own training helped by 10 in the first round and harmed by 1 in each of the next nine; else scores are 0."""
+    """Own training helped by 10 in the first round and harmed by 1 in each of the next nine."""
     memory = {}
     objective = SimpleNamespace(higher_is_better=True)
     for own in (10.0, *[-1.0] * 9):
-        stats = {"judged": 1, "scores": np.array([0.0, own / 2, own]), "losses": np.zeros(3)}
+        stats = {"judged": 1, "scores": np.zeros(3), "losses": np.array([20.0, 20.0 - own / 2, 20.0 - own])}
         reply = Reply(id=0, size=1, slot=0, stats=stats)
         now = SimpleNamespace(
             memory=memory, replies=[reply], notes={}, fleet=SimpleNamespace(objective=objective)
         )
         KeepJudgements()(now)
-    sums = JUDGED.of(memory)[0]
-    weights = [(k / 10) ** 2 for k in range(1, 11)]
-    assert sums[2][:2] == pytest.approx([sum(weights), 10 * weights[0] - sum(weights[1:])])
-    assert best_share(sums, True) == 0.0
+    kept = JUDGED.of(memory)[0]
+    assert (kept["rounds"], len(kept["lines"][0])) == (10, 10)
+    assert shares_of(kept, True)[0] == 0.0
+    KeepJudgements()(now)
+    assert [line[0] for line in JUDGED.of(memory)[0]["lines"][0]] == list(range(2, 12))  # the last ten
 
 
 def test_the_reply_scores_the_received_model_the_trained_one_and_the_middle():

@@ -1,23 +1,29 @@
-"""What a client uses: its cluster's model, moved towards its own data as far as that helped the cluster's clients."""
+"""What a client uses: its cluster's model, moved to its own data as far as that helped the cluster's clients, or it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from covey.arrays import Array
 from covey.core import KEPT_OUT, Budget, Facts, Key, Round, Send, Shows, Task, needs_of, part, shows_of
 from covey.parts.steps.at_home import HELD_OUT, TRIED
-from covey.parts.steps.judged import JUDGEMENTS
+from covey.parts.steps.judged import FOLDS, JUDGEMENTS
 
 NOT_SAID = Shows(what="what its send part does not say", instead="let that part say what it shows")
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
-JUDGED: Key[dict[int, list[list[float]]]] = Key("judged serving", 'add "judged" to after')
-# of each model: rounds in which it was judged
-JUDGEMENTS_SO_FAR: Key[dict[int, int]] = Key("judgements so far")
+HALF = TRIED.index(0.5)  # in doubt half of the way costs least, whichever way would be right
+FEWEST = 3  # judgements of a client that may decide for itself
+PRIOR = 3  # and how many more say that it is like the others
+# of each model: rounds in which it was judged, and of each client its last judgements, a line each: number of the
+# round, samples, score of each share, loss of each share
+JUDGED: Key[dict[int, dict[str, Any]]] = Key("judged serving", 'add "judged" to after')
 
 
 # what is judged: each model, or where clients hold one each, that of a whole group
@@ -26,45 +32,79 @@ Per = Literal["model", "group"]
 
 @part("after", "judged", needs=(JUDGEMENTS,), gives=(JUDGED,), shows=KEPT_OUT)
 class KeepJudgements:
-    """Adds up, for every model, how good each share of the clients' own training was on data kept out of it."""
+    """Keeps, for every model and client, how good each share of own training was on data kept out of it."""
 
     per: Per = "model"
 
     def __call__(self, now: Round) -> None:
         kept = dict(JUDGED.get(now.memory, {}))
-        before = JUDGEMENTS_SO_FAR.get(now.memory, {})
-        model_of = {
-            reply.id: reply.slot if self.per == "model" else now.groups.get(reply.id, -1)
-            for reply in now.replies
-        }
-        judged = {slot: before.get(slot, 0) + 1 for slot in set(model_of.values())}
-        for slot, number in sorted(judged.items()):
-            # one row for each share that was tried: samples, score and loss, summed up over samples
-            sums = np.array(kept.get(slot, np.zeros((len(TRIED), 3)))) * ((number - 1) / number) ** RECENT
+        slots = {r.id: r.slot if self.per == "model" else now.groups.get(r.id, -1) for r in now.replies}
+        for slot in set(slots.values()):
+            before = kept.get(slot, {"rounds": 0, "lines": {}})
+            number, lines = before["rounds"] + 1, dict(before["lines"])
             for reply in now.replies:
-                if model_of[reply.id] == slot and "scores" in reply.stats:
-                    count = float(reply.stats["judged"])
-                    columns = (np.ones(len(TRIED)), reply.stats["scores"], reply.stats["losses"])
-                    sums += count * np.column_stack(columns)
-            kept[slot] = sums.tolist()
+                if slots[reply.id] == slot and "scores" in reply.stats:
+                    line = [number, reply.stats["judged"], *reply.stats["scores"], *reply.stats["losses"]]
+                    lines[reply.id] = [*lines.get(reply.id, ()), [float(v) for v in line]][-FOLDS:]
+            kept[slot] = {"rounds": number, "lines": lines}
         JUDGED.keep(now.memory, kept)
-        JUDGEMENTS_SO_FAR.keep(now.memory, {**before, **judged})
         up = now.fleet.objective.higher_is_better
-        shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
+        shares = {slot: shares_of(judged, up) for slot, judged in sorted(kept.items())}
         now.notes["serving"] = {
             "text": "Share of a client's own training in the model it uses, as judged on data kept out of it: "
-            + ", ".join(f"cluster {slot}: {share:g}" for slot, share in sorted(shares.items()))
+            + ", ".join(f"cluster {slot}: {in_words(*share)}" for slot, share in shares.items())
             + "."
         }
 
 
-def best_share(sums: Sequence[Sequence[float]], higher_is_better: bool) -> float:
-    """The share with the lowest loss, of equal ones that with the best score; `UNJUDGED` where there is none."""
-    table = np.array(sums)
-    if table[0, 0] == 0:
-        return UNJUDGED
-    score = table[:, 1] * (1 if higher_is_better else -1)
-    return TRIED[int(np.lexsort((-score, table[:, 2]))[0])]
+def shares_of(judged: Mapping[str, Any], higher_is_better: bool) -> tuple[float, dict[int, float]]:
+    """The share for a model's clients, and that of the clients who do better with another one.
+
+    For all: that with the lowest loss, of equal ones that with the best score, if it gains more over one half than the
+    standard error; else one half; `UNJUDGED` where nothing is known. A client that was judged k times leaves it for
+    another one whose gain d is sure for that client alone: d k / (k + PRIOR) above the standard error of d.
+    """
+    clients = {i: weighed(lines, judged["rounds"]) for i, lines in judged["lines"].items()}
+    if not clients:
+        return UNJUDGED, {}
+    table = np.concatenate(list(clients.values()))
+    score, loss = np.split(table[:, :1].T @ table[:, 1:], 2, axis=1)
+    used = int(np.lexsort((score[0] * (-1 if higher_is_better else 1), loss[0]))[0])
+    gain, error = gained(table, HALF, used)
+    used = used if gain >= error else HALF
+    apart = {}
+    for i, lines in clients.items():
+        times, most = len(lines), 0.0
+        for other in set(range(len(TRIED))) - {used} if times >= FEWEST else ():
+            gain, error = gained(lines, used, other)
+            sure = gain * times / (times + PRIOR) - error * math.sqrt(times / (times - 1))
+            if sure > most:
+                apart[i], most = TRIED[other], sure
+    return TRIED[used], apart
+
+
+def weighed(lines: Sequence[Sequence[float]], rounds: int) -> Array:
+    """Judgements, a line each: its weight, the scores, the losses; many samples and late rounds count most."""
+    table = np.array(lines)
+    return np.column_stack((table[:, 1] * (table[:, 0] / rounds) ** RECENT, table[:, 2:]))
+
+
+def gained(table: Array, used: int, other: int) -> tuple[float, float]:
+    """What another share gains in loss, d = sum of w d_i over lines with weights of sum 1, and its standard error.
+
+    Its square is the sum of w^2 (d_i - d)^2.
+    """
+    weight, losses = table[:, 0] / table[:, 0].sum(), table[:, 1 + len(TRIED) :]
+    gains = losses[:, used] - losses[:, other]
+    mean = float(weight @ gains)
+    return mean, float(np.linalg.norm(weight * (gains - mean)))
+
+
+def in_words(share: float, apart: Mapping[int, float]) -> str:
+    """What the clients of a model use."""
+    others = sorted(Counter(apart.values()).items())
+    told = ", ".join(f"{count} of its clients {other:g}" for other, count in others)
+    return f"{share:g}" + (f" ({told})" if told else "")
 
 
 @part("send", "adapted", needs=(JUDGED,), shows=KEPT_OUT)
@@ -81,10 +121,13 @@ class ServeAdapted:
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         kept = JUDGED.get(now.memory, {})
         up = now.fleet.objective.higher_is_better
-        shares = {slot: best_share(sums, up) for slot, sums in kept.items()}
-        tasks = self.send(now, ids)
-        model_of = {i: t.slots[0] if self.per == "model" else now.groups.get(i, -1) for i, t in tasks.items()}
-        return {i: replace(t, args={"own": shares.get(model_of[i], UNJUDGED)}) for i, t in tasks.items()}
+        shares = {slot: shares_of(judged, up) for slot, judged in kept.items()}
+        served = {}
+        for i, task in self.send(now, ids).items():
+            slot = task.slots[0] if self.per == "model" else now.groups.get(i, -1)
+            share, apart = shares.get(slot, (UNJUDGED, {}))
+            served[i] = replace(task, args={"own": apart.get(i, share)})
+        return served
 
 
 @part("send", "held-out")

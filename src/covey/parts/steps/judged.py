@@ -52,7 +52,7 @@ class JudgedTrain(AroundTraining):
             **replace(self.train, epochs=self.train.epochs_for(1)).expects(known),
             "scores": Stat(shape=several, optional=True),
             "losses": Stat(low=known.lowest_loss, shape=several, optional=True),
-            "judged": Stat(low=0, high=known.train, whole=True, optional=True),
+            "judged": Stat(low=1, high=known.train, whole=True, optional=True),
         }
 
     def work(self, train: int, test: int) -> float:
