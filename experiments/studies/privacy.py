@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -268,17 +269,21 @@ def draw_pictures(shown: Mapping[str, Tensor], side: int, path: Any) -> None:
 def sketches(settings: dict[str, Any], seed: int) -> Findings:
     """How well `covey` finds its clusters from class sums under noise: the adjusted Rand index with the true ones.
 
-    A row for each epsilon, a column for each number of samples per client; the number of clusters is not given.
+    A row for each epsilon, a column for each number of samples per client, and of classes, where some are to be left
+    out; the number of clusters is not given.
     """
     from sklearn.metrics import adjusted_rand_score
 
     fleet = fleet_of(resolve({**settings["run"], "seed": seed}), None)
-    shares, classes = fleet.data.shares, len(fleet.data.dataset.classes)
+    shares, all_classes = fleet.data.shares, len(fleet.data.dataset.classes)
     fleet.close()
     truth = [share.cluster for share in shares]
     rows: dict[str, dict[str, Number]] = {f"epsilon {epsilon:g}": {} for epsilon in settings["epsilons"]}
-    for samples in settings["samples"]:
-        some = [share.train.select(slice(0, samples)) for share in shares]
+    several = settings.get("classes", [all_classes])
+    for samples, classes in product(settings["samples"], several):
+        column = f"{samples} samples" + (f" of {classes} classes" if len(several) > 1 else "")
+        first = [np.flatnonzero(classes_in(share.train) < classes)[:samples] for share in shares]
+        some = [share.train.select(which) for share, which in zip(shares, first, strict=True)]
         seen = [cast(Client, SimpleNamespace(train=part)) for part in some]
         tables = [class_table(standardised(one), classes_in(one.train), classes, DIMS) for one in seen]
         for epsilon in settings["epsilons"]:
@@ -287,5 +292,5 @@ def sketches(settings: dict[str, Any], seed: int) -> Findings:
             told = [{"sums": one[:, :-1], "counts": one[:, -1] / COUNTED_AS} for one in noisy]
             compared = class_distances([step.portraits(one)[0] for one in told])
             found = adjusted_rand_score(truth, clusters(compared).labels)
-            rows[f"epsilon {epsilon:g}"][f"{samples} samples"] = float(found)
+            rows[f"epsilon {epsilon:g}"][column] = float(found)
     return Findings(rows=rows)
