@@ -109,6 +109,6 @@ def test_a_run_names_its_liars_and_nobody_where_nobody_lies(
     done = run_config(config, tmp_path / "honest", say=said.append, report=False)
     assert "odd clients" not in done.summary.notes
     monkeypatch.setattr(runs, "fleet_of", lambda config, _say: attacked(fleet_of(config), (2, 5), "scale"))
-    done = run_config(config, tmp_path / "attacked", say=said.append, report=False)
+    done = run_config(config, tmp_path / "attacked", say=said.append)
     assert said[-1].startswith("2 clients stand out: client 2 (of 6 updates 6 longer than")
     assert said[-1] == done.summary.notes["odd clients"]["text"]

@@ -1,13 +1,14 @@
 """The sentence on top of a comparison, the study's folder as a report, and what a result says of itself."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import covey
 from covey.cli import main
-from covey.report.replicas import verdict
+from covey.report.replicas import odd_words, verdict
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +48,11 @@ def test_a_run_knows_its_numbers_and_draws_itself(two, tmp_path: Path):
     picture = run.plot(tmp_path / "curve.svg")
     assert (tmp_path / "curve.svg").read_text().startswith("<svg")
     assert picture._repr_svg_().startswith("<svg")
+
+
+def test_of_several_runs_one_sentence_says_that_clients_stand_out(two):
+    views = two.replicas.every
+    assert odd_words(views) == ""
+    told = replace(views[0].summary, notes={"odd clients": {"text": "1 client stands out"}})
+    said = odd_words([replace(views[0], summary=told), *views[1:]])
+    assert said.startswith("In 1 of 4 runs some clients' updates stand out")

@@ -218,10 +218,14 @@ def announce(config: Config) -> None:
 def show(finished: list[Run], folder: Path | None = None) -> None:
     """The table at the end, and where the report is."""
     from covey.folder.read import read_run
+    from covey.report.replicas import odd_words
     from covey.report.table import summary_table
     from covey.terminal import Console
 
-    Console().print(summary_table([read_run(done.folder) for done in finished]))
+    views = [read_run(done.folder) for done in finished]
+    Console().print(summary_table(views))
+    if len(views) > 1 and (words := odd_words(views)):
+        console.print(words)
     place = folder or finished[0].folder
     console.print(f"report: {place / 'report.html'}")
 

@@ -196,7 +196,7 @@ def go_on_with_study(kind: str, folder: Path, processes: int | None) -> None:
 
 def show_study(replicas: Replicas) -> None:
     """The table at the end; a line that is too long for the terminal is better than a number cut off."""
-    from covey.report.replicas import against_words, replica_columns, verdict
+    from covey.report.replicas import against_words, odd_words, replica_columns, verdict
     from covey.report.table import rich_table
     from covey.report.wording import metric_title
     from covey.terminal import Console
@@ -206,5 +206,5 @@ def show_study(replicas: Replicas) -> None:
     screen = Console()
     wanted = screen.measure(table, options=screen.options.update(max_width=1000)).maximum
     Console(width=max(screen.width, wanted)).print(table)
-    for words in filter(None, (against_words(replicas), verdict(replicas))):
+    for words in filter(None, (against_words(replicas), verdict(replicas), odd_words(replicas.every))):
         screen.print(words)

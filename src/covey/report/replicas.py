@@ -182,6 +182,17 @@ def verdict(replicas: Replicas) -> str:
     return f"{start}; against {labels[base]}: {paired_words(test, share)}."
 
 
+def odd_words(views: Sequence[RunView]) -> str:
+    """In how many of several runs clients stood out, in a sentence; their reports say who."""
+    odd = sum("odd clients" in view.summary.notes or view.summary.refused.count > 0 for view in views)
+    if not odd:
+        return ""
+    return (
+        f"In {odd} of {len(views)} runs some clients' updates stand out or were refused (other data, a fault, a lie): "
+        "the report says whose."
+    )
+
+
 def mean_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

@@ -287,8 +287,8 @@ def _go(
             say(f"{len(there)} sites have taken their models home: covey model STATE")
     summary = recorder.finish(state, finished=True)
     odd = summary.notes.get("odd clients", {"text": ""})["text"]
-    for words in filter(None, (refused_in_words(fleet.ledger), odd)):
-        if say is not None:
+    if say is not None and report:  # of several runs their common report says it
+        for words in filter(None, (refused_in_words(fleet.ledger), odd)):
             say(words)
     tracking.end(summary.plain())
     if report:
