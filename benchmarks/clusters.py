@@ -23,7 +23,7 @@ from covey.core.round import Round, Step
 from covey.fleet.local import LocalFleet
 from covey.methods.covey import grouping
 from covey.methods.covey.grouping import ByPortrait
-from covey.methods.covey.portrait import DescribeClasses
+from covey.parts.portraits.portrait import DescribeClasses
 from covey.runs.config import fleet_of, resolve
 from experiments.origin import processor
 

@@ -21,7 +21,7 @@ from covey.fleet.client_data import ClientData
 from covey.fleet.local import LocalFleet
 from covey.fleet.sample_scores import SampleScores
 from covey.fleet.work import Call, Job, Outcome
-from covey.methods.covey.portrait import DescribeClasses
+from covey.parts.portraits.portrait import DescribeClasses
 
 # what all clients of a call send, given the tasks, the liars among them, and what they did
 Tell = Callable[[Call, dict[int, Task], Sequence[Outcome]], Sequence[Outcome]]

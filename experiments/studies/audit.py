@@ -17,7 +17,6 @@ from covey.data import from_tensors
 from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
-from covey.methods.covey.sketch import SketchClasses, projection
 from covey.parts.steps import Train
 from covey.parts.steps.private import Quiet
 from covey.privacy.accountant import Sampling, noise_for
@@ -25,6 +24,7 @@ from covey.privacy.apply import made_private
 from covey.privacy.canaries import estimated_epsilon, surest
 from covey.privacy.example import ExampleTrain
 from covey.privacy.settings import Private
+from covey.privacy.sketch import SketchClasses, projection
 from covey.report.seeds import Number
 from covey.streams import stream
 from covey.training.models import build

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from covey.core import Client, Task
 from covey.data.types import Samples
-from covey.methods.covey.clusters import class_distances, clusters
-from covey.methods.covey.portrait import DescribeClasses, classes_in, standardised
-from covey.methods.covey.sketch import COUNTED_AS, SketchClasses, class_table, projection
-from covey.methods.covey.views import views_of
 from covey.methods.flux import MISSING, between
 from covey.methods.pacfl import principal_angles
 from covey.parts.group.reports import cut_tree
+from covey.parts.portraits.clusters import class_distances, clusters
+from covey.parts.portraits.portrait import DescribeClasses, classes_in, standardised
+from covey.parts.portraits.views import views_of
 from covey.parts.steps.privacy import Privacy
 from covey.privacy.accountant import Sampling, noise_for
+from covey.privacy.sketch import COUNTED_AS, SketchClasses, class_table, projection
 from covey.report.seeds import Number
 from covey.runs.config import fleet_of, resolve
 from covey.streams import stream

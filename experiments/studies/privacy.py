@@ -20,14 +20,14 @@ from covey.data.types import Federation
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
-from covey.methods.covey.clusters import class_distances, clusters
-from covey.methods.covey.portrait import classes_in, standardised
-from covey.methods.covey.sketch import COUNTED_AS, SketchClasses, class_table
+from covey.parts.portraits.clusters import class_distances, clusters
+from covey.parts.portraits.portrait import classes_in, standardised
 from covey.parts.steps import Evaluate, Train
 from covey.parts.steps.noisy_evaluate import NoisyEvaluate
 from covey.parts.steps.private import Noised
 from covey.privacy.apply import made_private
 from covey.privacy.settings import Private
+from covey.privacy.sketch import COUNTED_AS, SketchClasses, class_table
 from covey.report.seeds import Number
 from covey.runs.config import fleet_of, resolve
 from covey.streams import stream

@@ -9,11 +9,11 @@ import pytest
 from covey.core.reply_schema import EPSILON, SHARE, Known, Stat, objection
 from covey.core.round import Step, Task
 from covey.fleet.bookkeeping import check_reply
-from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.feddrift import TellLosses
 from covey.methods.fedsoft import SoftTrain
 from covey.methods.mime import MimicTrain
 from covey.methods.scaffold import ControlledTrain
+from covey.parts.portraits.portrait import DescribeClasses
 from covey.parts.steps import Evaluate, Train
 from covey.parts.steps.embedding import Embed
 from covey.parts.steps.labels import CountLabels

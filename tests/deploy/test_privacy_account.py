@@ -15,8 +15,8 @@ from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.site import Site
 from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, UserError
-from covey.methods.covey.portrait import DescribeClasses
 from covey.methods.embedding import embedding
+from covey.parts.portraits.portrait import DescribeClasses
 from covey.parts.steps.embedding import Embed, Spending, answers_of_bytes, unpack
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import LabelSummary

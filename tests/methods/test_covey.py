@@ -9,9 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from covey.core.round import run_rounds
 from covey.errors import UserError
-from covey.methods.covey import covey
+from covey.methods.covey import covey, cut_by_label
 from covey.methods.covey.grouping import with_parents
-from covey.methods.covey.selection import cut_by_label
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve

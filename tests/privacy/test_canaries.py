@@ -8,8 +8,8 @@ from dp_accounting import get_epsilon_gaussian
 from scipy.stats import binom
 
 from covey.core import Task
-from covey.methods.covey.sketch import SketchClasses
 from covey.privacy.canaries import Guesses, estimated_epsilon, guessed, normal_epsilon, surest
+from covey.privacy.sketch import SketchClasses
 from experiments.studies.audit import HalvedSketch, canary_clients
 
 

@@ -8,9 +8,9 @@ import pytest
 from covey.core.round import Method, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.fleet.local import LocalFleet
-from covey.methods.covey.candidates import AddSketch
 from covey.parts.steps.private import Noised, Quiet
 from covey.privacy import example
+from covey.privacy.candidates import AddSketch
 from covey.privacy.example import ExampleTrain
 from covey.privacy.secure_steps import SecureUpdate
 from covey.runs.config import resolve

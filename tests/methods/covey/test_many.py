@@ -5,11 +5,10 @@ import pytest
 
 from covey.core.ledger import Cost, Ledger
 from covey.core.round import empty_state, one_round, open_round
-from covey.methods.covey import covey, grouping, many
+from covey.methods.covey import covey, grouping, label_groups, many
 from covey.methods.covey.grouping import PORTRAITS
 from covey.methods.covey.many import NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients, means_of
-from covey.methods.covey.portrait import DescribeClasses, Portrait, portraits_of
-from covey.methods.covey.selection import label_groups
+from covey.parts.portraits.portrait import DescribeClasses, Portrait, portraits_of
 from covey.parts.selection import fair
 from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve

@@ -22,11 +22,11 @@ from torch import Tensor
 from covey.core import Client, Method, Reply, Round, Task, part, step
 from covey.core.needs import SEVERAL_MODELS
 from covey.core.shows import NOTHING
-from covey.methods.covey.candidates import CANDIDATES, Prototypes, candidate_table, nearest
 from covey.parts.selection.plain import Uniform
 from covey.parts.serving import ServeHeldOut
 from covey.parts.steps.train import AroundTraining, Train
 from covey.parts.update.clusters import ClusterCorrection
+from covey.privacy.candidates import CANDIDATES, Prototypes, candidate_table, nearest
 
 WORKING = 500  # clients of a round at least, where there are so many: noise is shared by them
 

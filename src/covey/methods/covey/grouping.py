@@ -14,8 +14,13 @@ from torch import Tensor
 from covey.core import Budget, Facts, Group, Key, Method, Reply, Round, Shows, gives_of, needs_of, part
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS
 from covey.core.shows import KEPT_OUT, NOTHING, by_answers
-from covey.methods.covey.arrangement import Joined, cluster_portrait, joined_clusters
-from covey.methods.covey.clusters import (
+from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients
+from covey.parts.ask_once import Ask, answers, ask_once
+from covey.parts.banks import one_per_parent
+from covey.parts.group.figures import note_groups
+from covey.parts.group.label_feature import label_feature
+from covey.parts.portraits.arrangement import Joined, cluster_portrait, joined_clusters
+from covey.parts.portraits.clusters import (
     ClassDistances,
     ClusterCut,
     class_distances,
@@ -23,14 +28,9 @@ from covey.methods.covey.clusters import (
     on_a_map,
     renamed,
 )
-from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients
-from covey.methods.covey.portrait import DescribeClasses, Portrait
-from covey.methods.covey.sketch import SketchClasses
-from covey.parts.ask_once import Ask, answers, ask_once
-from covey.parts.banks import one_per_parent
-from covey.parts.group.figures import note_groups
-from covey.parts.group.label_feature import label_feature
+from covey.parts.portraits.portrait import DescribeClasses, Portrait
 from covey.parts.steps.judged import JUDGEMENTS
+from covey.privacy.sketch import SketchClasses
 from covey.settings import Count, Natural, validated
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ class ByPortrait:
 
     def hiding_clients(self, method: Method, noise: float, secure: SecureSums | None) -> Method:
         """Prototypes of which clients choose at home, in place of portraits."""
-        from covey.methods.covey.candidates import SPLITS, Prototypes
         from covey.methods.covey.devices import hiding_clients
+        from covey.privacy.candidates import SPLITS, Prototypes
 
         server = method.bank is one_per_cluster
         several = self.min_size < NOBODY

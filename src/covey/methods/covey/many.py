@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from covey.arrays import Singles
 from covey.core import Key
-from covey.methods.covey.portrait import ENOUGH, LEAST, Portrait, sizes_of
+from covey.parts.portraits.portrait import ENOUGH, LEAST, Portrait, sizes_of
 from covey.parts.steps.embedding import unpack
 
 COMPARED = 2000  # clients that are compared each with each

@@ -30,7 +30,7 @@ from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset, mark_of
 from covey.data.types import View as Data
 from covey.errors import UserError
-from covey.methods.covey.views import BITS, views_of
+from covey.parts.portraits.views import BITS, views_of
 from covey.parts.steps.embedding import (
     BitNoise,
     Bits,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from covey.methods.covey.arrangement import cluster_portrait, joined_clusters, likeness, squares
-from covey.methods.covey.portrait import Portrait
+from covey.parts.portraits.arrangement import cluster_portrait, joined_clusters, likeness, squares
+from covey.parts.portraits.portrait import Portrait
 
 CLASSES = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0]])  # their middle is 0
 

@@ -11,8 +11,8 @@ import torch
 from covey.core.round import Task, empty_state, open_round
 from covey.data import Dataset, Samples
 from covey.errors import UserError
-from covey.methods.covey import portrait, views
-from covey.methods.covey.portrait import (
+from covey.parts.portraits import portrait, views
+from covey.parts.portraits.portrait import (
     RANGE,
     DescribeClasses,
     class_means,
@@ -21,7 +21,7 @@ from covey.methods.covey.portrait import (
     portraits_of,
     standardised,
 )
-from covey.methods.covey.views import views_of
+from covey.parts.portraits.views import views_of
 from covey.parts.steps.privacy import Privacy
 from covey.testing import small_federation, small_fleet
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.methods.covey.portrait import Portrait
+from covey.parts.portraits.portrait import Portrait
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

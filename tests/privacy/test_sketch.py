@@ -10,12 +10,12 @@ from scipy.stats import norm
 
 from covey.core.round import empty_state, open_round
 from covey.core.shows import NOTHING, shows_of
-from covey.methods.covey.clusters import class_distances
-from covey.methods.covey.sketch import COUNTED_AS, SketchClasses, class_table, projection
+from covey.parts.portraits.clusters import class_distances
 from covey.privacy.apply import ASKED_SHARE, made_private
 from covey.privacy.composition import composed
 from covey.privacy.refusals import parts_of
 from covey.privacy.settings import Private
+from covey.privacy.sketch import COUNTED_AS, SketchClasses, class_table, projection
 from covey.runs.config import resolve
 from covey.testing import small_fleet
 

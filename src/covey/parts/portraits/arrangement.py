@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
-from covey.methods.covey.clusters import numbered_by_size
-from covey.methods.covey.portrait import Portrait
+from covey.parts.portraits.clusters import numbered_by_size
+from covey.parts.portraits.portrait import Portrait
 
 ALIKE = 0.8  # r from which on classes lie alike: seen are 0.88 and more (brightness to blur), 0.74 and less (turns)
 TELLING = 0.2  # share of a cluster's class means that is not noise, from which on a view says anything

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.methods.covey.clusters import (
+from covey.parts.portraits.clusters import (
     ClassDistances,
     between_classes,
     class_distances,
@@ -18,7 +18,7 @@ from covey.methods.covey.clusters import (
     settled,
     tree,
 )
-from covey.methods.covey.portrait import Portrait
+from covey.parts.portraits.portrait import Portrait
 
 
 def exact(means, counts):

@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from covey.core import Method, Task
 from covey.core.round import run_rounds
 from covey.fleet.local import LocalFleet
-from covey.methods.covey.candidates import (
+from covey.privacy.candidates import (
     CANDIDATES,
     AddSketch,
     NoisyTables,
@@ -22,10 +22,10 @@ from covey.methods.covey.candidates import (
     standing_apart,
     sums_for,
 )
-from covey.methods.covey.sketch import COUNTED_AS
 from covey.privacy.choices import CHOSEN, ChoiceSums
 from covey.privacy.clipping import Split
 from covey.privacy.secure_steps import SecureUpdate
+from covey.privacy.sketch import COUNTED_AS
 from covey.privacy.sums import RoundSums
 from covey.runs.config import resolve
 from covey.testing import CLIENTS, small_fleet
@@ -182,7 +182,7 @@ def test_a_client_adds_its_update_to_the_row_of_its_choice() -> None:
 
 def test_a_table_that_is_too_long_counts_as_one() -> None:
     """Who lies about its table moves a sum by no more than length 1."""
-    from covey.methods.covey.candidates import SketchSums
+    from covey.privacy.candidates import SketchSums
 
     replies = [SimpleNamespace(slot=0, stats={"table": 1000 * table((3, 4, 0))}) for _ in range(2)]
     ledger = SimpleNamespace(lose=lambda *_: None)

@@ -27,8 +27,8 @@ from covey.arrays import Array
 from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss
 from covey.errors import UserError
-from covey.methods.covey.portrait import Portrait, classes_in, standardised
-from covey.methods.covey.views import views_of
+from covey.parts.portraits.portrait import Portrait, classes_in, standardised
+from covey.parts.portraits.views import views_of
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.gaussian_noise import gaussian, gaussian_of_bytes
 from covey.parts.steps.labels import label_counts

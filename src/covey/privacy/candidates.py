@@ -28,16 +28,16 @@ from covey.core.privacy_loss import Loss, What
 from covey.core.shows import NOTHING
 from covey.data.types import Dataset, mark_of
 from covey.errors import SilentRoundError
-from covey.methods.covey.arrangement import joined_clusters
-from covey.methods.covey.clusters import APART, SIGMAS
-from covey.methods.covey.portrait import REMEMBERED, Portrait, classes_in, classes_of, standardised
-from covey.methods.covey.sketch import COUNTED_AS, THINNED, class_table
+from covey.parts.portraits.arrangement import joined_clusters
+from covey.parts.portraits.clusters import APART, SIGMAS
+from covey.parts.portraits.portrait import REMEMBERED, Portrait, classes_in, classes_of, standardised
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.gaussian_noise import gaussian
 from covey.privacy.accountant import Sampling, Sums
 from covey.privacy.plan import book_sums
 from covey.privacy.secure import FEWEST_IN_SUM, SecureSums, SpoiledSumError
 from covey.privacy.secure_steps import SecureUpdate
+from covey.privacy.sketch import COUNTED_AS, THINNED, class_table
 from covey.settings import Count, Positive, validated
 
 DIMS = 32  # numbers that a sample is projected to; noise grows with their root
