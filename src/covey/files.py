@@ -12,6 +12,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
@@ -186,11 +187,12 @@ def strict_json(value: Any, *, indent: int | None = None, spaced: bool = False) 
 
 
 def finite(value: Any) -> Any:
-    """The same plain value with None in place of every number in it that is not finite."""
+    """The same value as plain ones, with None in place of every number in it that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, Mapping) or is_dataclass(value):
+        parts = value if isinstance(value, Mapping) else vars(value)
+        return {key: finite(part) for key, part in parts.items()}
     return [finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 

@@ -58,6 +58,15 @@ class HeardReplies:
         return {reply.id for replies in self.told.values() for reply in replies}
 
     @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """What is told in here is used at once: the answers of a million clients are not kept for a second try."""
+        before, self.kept = self.kept, False
+        try:
+            yield
+        finally:
+            self.kept = before
+
+    @contextmanager
     def keeping(self) -> Iterator[HeardReplies]:
         """For the time of one part."""
         self.kept = True

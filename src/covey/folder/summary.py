@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -99,7 +99,8 @@ class Summary:
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for the file and for trackers; null is a number that is not finite."""
-        return {name: finite(part) for name, part in asdict(self).items()}
+        found: dict[str, Any] = finite(self)
+        return found
 
 
 def parse_summary(raw: object, where: str) -> Summary:

@@ -155,13 +155,17 @@ def statement(
 
     A loss without a bound is null.
     """
-    clients = {
-        str(client): {
-            whose: {kind: bounded(value) for kind, value in by_kind(losses, delta, whose, accountant).items()}
-            for whose in ("sample", "client")
-        }
-        for client, losses in sorted(told.items())
-    }
+    known: dict[frozenset[tuple[Loss, int]], dict[str, Any]] = {}  # many clients told the same
+
+    def lost(losses: Mapping[Loss, int]) -> dict[str, Any]:
+        if (key := frozenset(losses.items())) not in known:
+            known[key] = {
+                whose: {kind: bounded(e) for kind, e in by_kind(losses, delta, whose, accountant).items()}
+                for whose in ("sample", "client")
+            }
+        return known[key]
+
+    clients = {str(client): lost(losses) for client, losses in sorted(told.items())}
     return {"delta": delta, "clients": clients} if clients else {}
 
 

@@ -224,7 +224,8 @@ class ByPortrait:
             return
         nearest, outstanding = Nearest.in_memory(now.memory), dict(OUTSTANDING.get(now.memory, {}))
         for block in blocks(ids):
-            told = ask(block)
+            with now.fleet.answers.forgetting():
+                told = ask(block)
             groups.update(nearest.groups(told, flip))
             outstanding.update({i: outstanding_label(one) for i, one in told.items()})
         OUTSTANDING.keep(now.memory, outstanding)
