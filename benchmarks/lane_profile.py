@@ -8,6 +8,7 @@ this machine multiplies matrices (sgemm of PyTorch, one thread). LANES_ISA=avx2:
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 import torch
@@ -64,7 +65,7 @@ def profile(name: str) -> None:
     if isinstance(plan, lanes.Refusal):
         raise SystemExit(f"{name}: {plan.reason}")
     plan.compile(print)
-    plan = Profiled(**vars(plan))
+    plan = Profiled(**{field.name: getattr(plan, field.name) for field in fields(plan)})
     rng = np.random.default_rng(0)
     x = rng.standard_normal((case.batch, *case.shape), dtype=np.float32)
     y = x if case.objective == "mse" else rng.integers(0, case.outputs, case.batch)

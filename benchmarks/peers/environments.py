@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ class Peer:
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that it needs
     checkout: str = ""  # the variable that says where its repository is, of one that is no package
     repository: str = ""  # which that is
+    python: str = sys.executable  # what its environment is made with
     files: bool = False  # it reads its data from files that are written beforehand
 
 
@@ -48,6 +50,11 @@ PEERS = {
     "FedLab, 1 process": Peer(
         requirements=("fedlab==1.3.0",),
         module="benchmarks.peers.fedlab_serial",
+    ),
+    "BlazeFL, 1 process": Peer(
+        requirements=("blazefl==2.0.3",),
+        module="benchmarks.peers.blazefl_serial",
+        python="python3.12",  # the first that it runs with
     ),
     "PFLlib, 1 process": Peer(
         requirements=("h5py", "scikit-learn", "matplotlib"),
@@ -90,6 +97,8 @@ def prepare(peer: Peer) -> str:
     """Makes the environment if it is not there yet; returns why it cannot be made, or an empty string."""
     if peer.checkout and not Path(os.environ.get(peer.checkout, "")).joinpath("README.md").is_file():
         return f"it is no package; {peer.checkout} must say where a checkout of {peer.repository} is"
+    if shutil.which(peer.python) is None:
+        return f"it needs {peer.python}, which is not on the path"
     target = folder(peer)
     ready = target / "ready"
     wanted = " ".join((*peer.requirements, *WORKLOADS_NEED))
@@ -98,7 +107,7 @@ def prepare(peer: Peer) -> str:
     print(f"making {target} with {wanted} (once, some minutes)", flush=True)
     pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     for command in (
-        [sys.executable, "-m", "venv", str(target)],
+        [peer.python, "-m", "venv", str(target)],
         [*pip, TORCH],
         [*pip, *peer.requirements, *WORKLOADS_NEED],
     ):
