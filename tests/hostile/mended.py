@@ -46,7 +46,7 @@ booked = by_tests(
 )
 byzantine = by_tests(
     "an update times -9 by one client of ten, with the default settings",
-    "tests/fleet/test_hostile.py::test_by_default_an_update_times_minus_nine_does_little_harm",
+    "tests/experiments/test_hostile.py::test_by_default_an_update_times_minus_nine_does_little_harm",
 )
 own_code = by_tests(
     "own code that was edited after the run, loaded with the old numbers",

@@ -1,15 +1,17 @@
 """Tries are bounded: one that hangs or dies is ended and counts as harm, and so does what time was not left for."""
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.hostile import frame
+from tests.hostile import frame, mended
 from tests.hostile.frame import Outcome, attempt, broke, carried_out, held, table
 
 
@@ -89,3 +91,15 @@ def stopping_at(last: Any, begun: Callable[..., Any]) -> Callable[..., Any]:
         return begun(name, one)
 
     return start
+
+
+def test_the_tests_that_stand_for_what_was_mended_are_there() -> None:
+    """One that was moved or renamed would fail only where all tries are run."""
+    named = re.findall(r'"(tests/[^":]+)(?:::(\w+))?"', Path(mended.__file__).read_text())
+    assert len(named) > 10
+    gone = [
+        (file, name)
+        for file, name in named
+        if not (place := mended.ROOT / file).exists() or f"def {name}" not in place.read_text()
+    ]
+    assert gone == []
