@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.core.round import stream
-from covey.methods.cafa.label_mix import IID
+from covey.methods.cafa import IID
 from covey.parts.group.figures import plane
 from covey.parts.group.silhouette import Clusters, cluster
 from covey.settings.catalogue import PARTITIONS

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.methods.topologies.dbscan_bisection import clusters_by_bisection
+from covey.methods.topologies.labels import clusters_by_bisection
 from covey.parts.mix.estimate import Design, estimate
 from covey.runs.config import fleet_of, resolve
 from experiments.spec import Findings

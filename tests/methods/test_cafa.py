@@ -16,7 +16,7 @@ from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
-from covey.methods.cafa import abfa, cafa, cbcc, cbcc_select
+from covey.methods.cafa import LargestGroup, abfa, cafa, cbcc, cbcc_select
 from covey.methods.cafa.accuracy import (
     LikenessAverage,
     accuracy_table,
@@ -24,7 +24,6 @@ from covey.methods.cafa.accuracy import (
     balanced_accuracy,
     cluster_weights,
 )
-from covey.methods.cafa.largest import LargestGroup
 from covey.parts.steps import Train
 from covey.parts.steps.cross import CrossEvaluate
 from covey.parts.steps.evaluate import Evaluate

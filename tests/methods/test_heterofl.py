@@ -7,8 +7,7 @@ import torch.nn.functional as F
 
 from covey.core.round import Round, Task, run_rounds
 from covey.errors import UserError
-from covey.methods.fedrolex import fedrolex
-from covey.methods.heterofl import heterofl
+from covey.methods.heterofl import fedrolex, heterofl
 from covey.parts.mix.apply import apply_mixings
 from covey.parts.steps import Train
 from covey.parts.widths import AverageCovered, ToWidths

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from covey.methods.cfic.absent import AbsentRemembered
+from covey.methods.cfic import AbsentRemembered
 from covey.parts.update.clusters import ClusterCorrection
 from tests.parts.update.test_clusters import averaged
 

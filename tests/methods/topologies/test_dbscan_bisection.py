@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.errors import UserError
-from covey.methods.topologies.dbscan_bisection import clusters_by_bisection
+from covey.methods.topologies.labels import clusters_by_bisection
 from covey.parts.group.distances import hellinger
 
 

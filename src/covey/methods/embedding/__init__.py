@@ -10,9 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core import GROUPS, Facts, Key, Method, Reply, Round, Shows, Task, by_answers, method, part
+from covey.core import (
+    GROUPS,
+    NOTHING,
+    Facts,
+    Key,
+    Method,
+    Reply,
+    Round,
+    Shows,
+    Task,
+    by_answers,
+    method,
+    part,
+)
 from covey.methods.embedding.denoising import denoise
-from covey.methods.embedding.groups import EachGroup
 from covey.methods.embedding.pretraining import Pretrain, Way
 from covey.methods.embedding.ward import Search, Ward
 from covey.parts.banks import to_group
@@ -20,7 +32,7 @@ from covey.parts.group.centroids import settled
 from covey.parts.group.membership import Vectors, maintained_groups, one_per_group
 from covey.parts.mix.average import Weighting
 from covey.parts.mix.shared import GroupAverage
-from covey.parts.selection.plain import Uniform
+from covey.parts.selection.plain import PerRound, Uniform
 from covey.parts.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, BelowHalf, Count, Inline, Natural
@@ -215,3 +227,18 @@ def embedding(
         local=train,
         mix=GroupAverage(weighting=weighting, n_shared=n_shared),
     )
+
+
+@part("select", "each-group", needs=(GROUPS,), shows=NOTHING)
+class EachGroup(PerRound):
+    """`per_round` of the reachable members of each group (or all of a smaller one), uniformly."""
+
+    def __call__(self, now: Round) -> list[int]:
+        chosen: list[int] = []
+        for group in sorted(set(now.groups.values())):
+            members = [client for client in now.here if now.groups.get(client) == group]
+            count = min(self.per_round, len(members))
+            chosen += (
+                now.stream("select", group).choice(members, count, replace=False).tolist() if members else []
+            )
+        return sorted(chosen)
