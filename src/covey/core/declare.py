@@ -47,12 +47,12 @@ def step(
     gives: Facts | None = None,
     shows: Shows | None = None,
     of_labels: bool | None = None,
+    passes: float | None = None,
 ) -> Callable[[Class], Class]:
     """Marks something that a client can be asked, a frozen dataclass; with a name also a local part, "train.NAME"."""
     asked = kind or (f"train.{name}" if name else None)
-    return lambda thing: _saying(
-        thing, kind=asked, needs=needs, gives=gives, shows=shows, of_labels=of_labels
-    )
+    said = {"needs": needs, "gives": gives, "shows": shows, "of_labels": of_labels, "passes": passes}
+    return lambda thing: _saying(thing, kind=asked, **said)
 
 
 def _saying(thing: Maker, **said: object) -> Maker:

@@ -104,12 +104,13 @@ class Step(Protocol):
     kind: ClassVar[str] = ""  # "query.x", "train.x" or "evaluate.x": also the message type on the wire
     one_pass: ClassVar[bool] = False  # whether `many` does clients that use one row faster than one by one
     of_labels: ClassVar[bool] = False  # whether it tells of labels: who has none is not asked
+    passes: ClassVar[float] = 0.0  # over the training data, beside training itself; training on a sample is 1
 
     def __call__(self, client: Client, task: Task) -> Reply: ...
 
-    def work(self, train: int, test: int) -> float:
+    def work(self, train: int, test: int) -> float:  # noqa: ARG002
         """How much computing it is, in samples trained once, for a client of that many samples."""
-        ...
+        return self.passes * train
 
     def unfit(self, dataset: Dataset) -> str:  # noqa: ARG002
         """Why no client can do it on data of this kind, or an empty text: said before anybody is asked."""

@@ -60,9 +60,6 @@ class TellDiscrepancy(Step):
         """All samples of one class is the farthest from equal shares: KL ln C, L1 below 2, the others below 1."""
         return {"discrepancy": Stat(low=-ROUNDING, high=max(2.0, math.log(known.classes)))}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0
-
 
 @part("mix", "discrepancy", shows=Shows(what="every client's exact label mix", instead="use fedavg"))
 class DiscoAverage:

@@ -24,7 +24,7 @@ MERGED: Key[list[tuple[int, int, float]]] = Key("feddrift.merged")
 ORIGIN: Key[int] = Key("feddrift.origin")  # the model that a new one of this round starts from
 
 
-@step(kind="query.losses", of_labels=True)
+@step(kind="query.losses", of_labels=True, passes=FORWARD_SHARE)
 class TellLosses(Step):
     """Asks for the mean loss of every sent model on the client's training data."""
 
@@ -39,9 +39,6 @@ class TellLosses(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return {"losses": Stat(low=known.lowest_loss, shape=(known.models,))}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return FORWARD_SHARE * train
 
 
 def cluster_distances(losses: Array) -> Array:

@@ -22,7 +22,7 @@ from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, 
 from covey.settings import FILLED, Count, Inline, PartBelowOne, Share, takes
 
 
-@step("scored", gives=(ACCURACY,))
+@step("scored", gives=(ACCURACY,), passes=FORWARD_SHARE)
 class ScoredTrain(AroundTraining):
     """Training that also tells the accuracy of the model as it was received."""
 
@@ -44,9 +44,6 @@ class ScoredTrain(AroundTraining):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return {**self.train.expects(known), "accuracy": SHARE}
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + FORWARD_SHARE * train
 
 
 Momentum = Literal["accelerate", "published"]

@@ -57,7 +57,7 @@ def to_each_its_own(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     return {i: replace(task, args=args, held=(), keep=False) for i, task in to_owner(now, ids).items()}
 
 
-@step("aligned", shows=SHOWS_MEANS)
+@step("aligned", shows=SHOWS_MEANS, passes=1 + 3 * FORWARD_SHARE)
 class TrainAligned(PlainTraining):
     """First the classifier alone, one epoch; then the extractor alone, whose features are drawn to the prototypes.
 
@@ -95,9 +95,6 @@ class TrainAligned(PlainTraining):
     def expects(self, known: Known) -> dict[str, Stat]:
         more = {"means": Stat(shape=(known.classes, None)), "variance": Stat(low=-1e-6)}
         return {**super().expects(known), **expected(known.classes), **more}
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + (1 + 3 * FORWARD_SHARE) * train
 
     def unfit(self, dataset: Dataset) -> str:
         return no_classes(dataset)

@@ -51,7 +51,7 @@ def own_and_prototypes(now: Round, ids: Sequence[int]) -> dict[int, Task]:
     return {i: replace(task, args=args) for i, task in to_owner(now, ids).items()}
 
 
-@step("prototypes", shows=SHOWS_MEANS)
+@step("prototypes", shows=SHOWS_MEANS, passes=FORWARD_SHARE)
 class TrainToPrototypes(AroundTraining):
     """Trains the client's own network, whose representations are drawn to the common prototypes, and tells its own.
 
@@ -86,9 +86,6 @@ class TrainToPrototypes(AroundTraining):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return {**super().expects(known), **expected(known.classes)}
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + FORWARD_SHARE * train
 
     def unfit(self, dataset: Dataset) -> str:
         return no_classes(dataset)

@@ -21,7 +21,7 @@ from covey.settings import Count, NotNegative, PartBelowOne
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 
 
-@step("soft", gives=(IMPORTANCE,))
+@step("soft", gives=(IMPORTANCE,), passes=FORWARD_SHARE)
 class SoftTrain(AroundTraining):
     """Trains one model near to all that fit the client's data: F_k(v) + (pull / 2) sum of u_s ||v - c_s||^2.
 
@@ -53,9 +53,6 @@ class SoftTrain(AroundTraining):
         return self.train.expects(known) | {
             "importance": replace(SHARE, shape=(known.models,), total=(0.999, 1.001))
         }
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + FORWARD_SHARE * train
 
 
 def importance(client: Client, rows: torch.Tensor, floor: float) -> np.ndarray:

@@ -26,7 +26,7 @@ MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")
 
 
-@step(kind="query.moments")
+@step(kind="query.moments", passes=FORWARD_SHARE)
 class TellMoments(Step):
     """Asks for moments of the client's data as the sent model represents them, in `dims` fixed random directions.
 
@@ -64,9 +64,6 @@ class TellMoments(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         return {"moments": Stat(shape=self.shape)}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return FORWARD_SHARE * train
 
 
 MISSING = -1e30  # no moment of real data: a class that the client has not, or no labels at all

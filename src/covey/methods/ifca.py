@@ -20,16 +20,13 @@ from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.settings import Count, Natural, Share, takes
 
 
-@step(kind="query.best")
+@step(kind="query.best", passes=FORWARD_SHARE)
 class TellBest(Step):
     """Asks which of the models has the lowest loss on the client's training data."""
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, _ = best_row(client, task)
         return Reply(id=client.id, slot=slot, size=len(client.train))
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return FORWARD_SHARE * train
 
 
 @part("send", "all", needs=(SEVERAL_MODELS,), shows=BEST_MODEL)

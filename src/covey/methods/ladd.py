@@ -42,7 +42,7 @@ def styles(x: Tensor, share: float) -> NDArray[np.float64]:
 StyleShare = Annotated[float, Range(0, 0.4)]  # of a side of the picture
 
 
-@step(kind="query.style", of_labels=True)
+@step(kind="query.style", of_labels=True, passes=FOURIER_SHARE * FORWARD_SHARE)
 class Style(Step):
     """Asks for the mean style: of each class (the embedding paper) or of all pictures (LADD itself)."""
 
@@ -75,9 +75,6 @@ class Style(Step):
         side = 2 * int(self.share * min(known.shape[-2:])) + 1
         classes = known.classes if self.per_class and known.classes else 1
         return {"style": Stat(low=0.0, high=MOST_AMPLITUDE, shape=(classes * known.shape[0] * side**2,))}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return FOURIER_SHARE * FORWARD_SHARE * train
 
 
 RESTARTS = 10

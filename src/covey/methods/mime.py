@@ -24,7 +24,7 @@ GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
 
 
-@step("mimic", gives=(GRADIENTS,))
+@step("mimic", gives=(GRADIENTS,), passes=1.0)
 class MimicTrain(PlainTraining):
     """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).
 
@@ -54,9 +54,6 @@ class MimicTrain(PlainTraining):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         return self.train.expects(known) | {"gradient": Stat(shape=(known.learned,), direction=True)}
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + train
 
 
 @part("send", "with-momentum", needs=(ONE_MODEL, MOMENTUM))

@@ -25,7 +25,7 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
     return F.cross_entropy(sims, torch.zeros(len(z), dtype=torch.long, device=z.device))
 
 
-@step("contrastive", shows=NOTHING)
+@step("contrastive", shows=NOTHING, passes=2 * FORWARD_SHARE)
 class ContrastiveTrain(AroundTraining):
     """Training whose representations are drawn to those of the common model and away from the client's last own.
 
@@ -63,9 +63,6 @@ class ContrastiveTrain(AroundTraining):
         if is_finite(fit.row):
             client.state["moon"] = fit.row
         return reply_of(client, fit, slot, size=len(self.train.training_part(client)))
-
-    def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test) + 2 * FORWARD_SHARE * train
 
 
 @method("moon", family="drift", paper="https://arxiv.org/abs/2103.16257")

@@ -23,7 +23,7 @@ Angle = Annotated[float, Range(above=0, most=90)]
 SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 
 
-@step(kind="query.subspace")
+@step(kind="query.subspace", passes=1.0)
 class TellSubspace(Step):
     """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors].
 
@@ -48,9 +48,6 @@ class TellSubspace(Step):
         features = int(np.prod(known.shape)) if known.shape else None
         columns = self.vectors * (known.classes if self.by_class else 1)
         return {"subspace": Stat(low=-1.001, high=1.001, shape=(features, columns))}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return float(train)
 
 
 def first_singular(matrix: Array, count: int) -> Array:

@@ -21,7 +21,7 @@ SENSITIVITY = 3.0
 SKETCHING_SHARE = 0.01  # describing a sample costs about a hundredth of training on it
 
 
-@step(kind="query.class-means", of_labels=True)
+@step(kind="query.class-means", of_labels=True, passes=SKETCHING_SHARE)
 class ClassMeans(Step):
     """For each label the number of samples, the sum of their descriptions and of their squares, of two halves.
 
@@ -58,9 +58,6 @@ class ClassMeans(Step):
     def expects(self, known: Known) -> dict[str, Stat]:
         """For each half one row per label: samples, sums, squares."""
         return {"table": Stat(shape=(2, self.labels or known.classes, self.size + 2))}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return SKETCHING_SHARE * train
 
 
 def sketches(x: NDArray[np.floating], size: int) -> Array:

@@ -25,7 +25,7 @@ FIRST: Key[Tensor] = Key("boosting.first")  # the row that every forest starts f
 QUANTILES = Shows(what="quantiles of every client's inputs", instead='set method.cuts = "grid"')
 
 
-@step(kind="query.quantiles")
+@step(kind="query.quantiles", passes=0.01)
 class TellQuantiles(Step):
     """Of each input at most 256 values, each with how many samples it stands for: all values, or evenly spaced ones."""
 
@@ -44,9 +44,6 @@ class TellQuantiles(Step):
             "values": Stat(shape=shape),
             "counts": Stat(shape=shape, low=0.0, total=(0.0, float(known.train))),
         }
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.01 * train
 
 
 def thinned(values: Singles, counts: NDArray[np.int64]) -> tuple[Singles, NDArray[np.int64]]:

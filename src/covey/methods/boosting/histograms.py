@@ -73,7 +73,7 @@ class SampleRows:
         return found
 
 
-@step(kind="train.histogram", shows=NOTHING)
+@step(kind="train.histogram", shows=NOTHING, passes=LEVEL_SHARE)
 class TellHistograms(Step):
     """The client's part of the next sum; of its reply only that sum travels, and of the row everything but the sums.
 
@@ -186,9 +186,6 @@ class TellHistograms(Step):
 
     def unfit(self, dataset: Dataset) -> str:
         return "it has no columns that a tree could split" if dataset.x.dtype == torch.int64 else ""
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return LEVEL_SHARE * train
 
 
 def mean(losses: NDArray[np.float64]) -> float:

@@ -68,9 +68,6 @@ class TellLabel(Step):
     def expects(self, known: Known) -> dict[str, Stat]:
         return {"label": Stat(low=0, high=known.classes - 1, whole=True)}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0
-
 
 def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) -> dict[int, int]:
     """The groups, with those of `ids` that had none asked for their label.

@@ -107,7 +107,7 @@ class Spending:
         return self.bit * self.bits
 
 
-@step(kind="query.embedding")
+@step(kind="query.embedding", passes=ENCODER_SHARE * FORWARD_SHARE)
 class Embed(Step):
     """Asks for the noisy bits; the task's row is the encoder.
 
@@ -157,9 +157,6 @@ class Embed(Step):
             return {"bits": Stat(low=0, high=255, shape=(None,))}
         bits = max(1, known.classes) * code_length(self.autoencoder, known.shape, known.scale)
         return {"bits": Stat(low=0, high=255, shape=(-(-bits // 8),))}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return ENCODER_SHARE * FORWARD_SHARE * train
 
     def flip_of(self, client: int) -> float:
         """The client's own probability."""

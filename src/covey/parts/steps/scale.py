@@ -17,7 +17,7 @@ SUMMING_SHARE = 0.01  # adding a sample up costs about a hundredth of training o
 NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by nothing
 
 
-@step(kind="query.scale")
+@step(kind="query.scale", passes=SUMMING_SHARE)
 class TellScale(Step):
     """Per channel (of vectors: per feature) the sums of the values and of their squares, and the number of samples.
 
@@ -66,9 +66,6 @@ class TellScale(Step):
     def expects(self, known: Known) -> dict[str, Stat]:
         """Samples, sums, squares: one number, and one per channel twice."""
         return {"sums": Stat(shape=(1 + 2 * known.shape[0] if known.shape else None,))}
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return SUMMING_SHARE * train
 
 
 def told_scale(step: TellScale, replies: Sequence[Reply], kind: str) -> Scale | None:

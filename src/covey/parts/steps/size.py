@@ -17,9 +17,6 @@ class Size(Step):
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
         return Reply(id=client.id, size=len(client.train))
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0
-
 
 def sizes(now: Round, ids: Iterable[int]) -> dict[int, int]:
     """The sizes of all clients known so far; those of `ids` that are not are asked, and remembered."""

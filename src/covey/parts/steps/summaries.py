@@ -45,9 +45,6 @@ class LabelSummary(Step):
         """Shares of the labels."""
         return {"shares": replace(SHARE, shape=(self.labels or known.classes,), total=(1.0, 1.0))}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class Binned(Step):

@@ -216,7 +216,7 @@ class Train(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class AroundTraining(Step):
-    """A step built around local training: it tells what training tells, and costs what training costs."""
+    """A step built around local training: it tells what training tells, and costs what training and `passes` cost."""
 
     train: Train
 
@@ -224,7 +224,7 @@ class AroundTraining(Step):
         return self.train.expects(known)
 
     def work(self, train: int, test: int) -> float:
-        return self.train.work(train, test)
+        return self.train.work(train, test) + self.passes * train
 
 
 @part("local", "train")
