@@ -29,7 +29,7 @@ from covey.runs.advise import (
     numbers,
     similarity,
 )
-from experiments.advice import lost, regrets, text
+from experiments.advice import level_means, lost, regrets, text
 
 NOTHING = HeterogeneityMeasure(0.0, 0.0, 0.01)
 ALIKE = Heterogeneity(
@@ -67,6 +67,12 @@ KNOWN = [
 
 def test_the_package_carries_what_the_stored_results_give() -> None:
     assert EVIDENCE.read_text() == text(), "run `python -m experiments advice`"
+
+
+def test_a_method_with_fewer_seeds_is_held_against_the_others_of_the_same_seeds() -> None:
+    """Others have (1 + 3) / 2 = 2 in the first seed and 4 in both: .5 ahead there is .5 ahead of 4."""
+    found = level_means({"a": [1.0, 5.0], "b": [3.0, 7.0], "few": [2.5]})
+    assert found == pytest.approx({"a": 3.0, "b": 5.0, "few": 4.5})
 
 
 def test_no_fleet_of_the_report_half_is_known() -> None:
