@@ -15,10 +15,14 @@ export COVEY_DATA ?= $(abspath ../shared/data)
 
 .PHONY: demo test unit coverage changelog browser lint bench bench-peers tables docs wheel slow engines engines-newest slow-engines hostile fuzz clean
 
-# torch first and by its exact version: any other spec may pull the GPU build.
-$(VENV)/ready: pyproject.toml constraints.txt
+# What a user needs, for the demo. torch first and by its exact version: any other spec may pull the GPU build.
+$(VENV)/user: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,studies,watch]'
+	touch $@
+
+$(VENV)/ready: $(VENV)/user
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fast,private,bayes,huggingface,tasks,trees,survival,pretrained,adapters,text,studies,onnx,watch,tensorboard,mlflow,wandb,docs,dev]'
 	touch $@
 
@@ -29,7 +33,7 @@ $(ENGINES)/ready: pyproject.toml constraints-engines.txt
 	$(ENGINES)/bin/pip install --quiet --constraint constraints-engines.txt --editable '.[flower,ray,fast,dev]'
 	touch $@
 
-demo: $(VENV)/ready
+demo: $(VENV)/user
 	$(BIN)/covey doctor --compile
 	$(BIN)/covey demo
 	@echo "next: . $(BIN)/activate, and covey is a command here (covey --help)"

@@ -43,7 +43,7 @@ function spreadRows(data) {
 }
 
 function spreadRow(root, row, x, box, middle, step, about) {
-  const name = shortened(row.name, 22);
+  const name = shortened(row.name, Math.min(22, Math.floor((box.left - 14) / 7)));
   root.append(svg("text", { class: "name", x: box.left - 14, y: middle + 4, "text-anchor": "end" }, name, svg("title", {}, row.name)));
   if (!row.dots.length) return;
   const sorted = row.dots.map((dot) => dot.value).sort((a, b) => a - b);
@@ -80,6 +80,7 @@ function drawFleet(place, run) {
   if (f.truth) lane("truth", 12, 4);
   if (lanes.length) top += 4;
   if (heat) lane("labels", heat, 22);
+  if (!lanes.length) top = 18; // room for the first lane's name
   if (f.worked.some((v) => v > 0)) lane("worked", 70, 22);
   if (f.value.some(isNumber)) lane("value", 80, 8);
   const { width, root } = canvas(place, top + 20, "Clients by label, number of rounds worked and result");
@@ -109,7 +110,7 @@ function drawFleet(place, run) {
     return showTip(clientX, clientY, clientWords(run.names, f.ids[column]), fleetRows(f, column, about));
   });
   const order = f.group ? "ordered by cluster" + (f.truth ? ", then by true cluster" : "") : f.truth ? "ordered by true cluster" : "in order of their number";
-  const column = many ? `Each column stands for about ${Math.round(f.clients / n)} neighbours of ${showCount(f.clients)} clients` : `Each column is one of ${showCount(f.clients)} clients`;
+  const column = many ? `Each column stands for about ${Math.round(f.clients / n)} neighbours of ${showCount(f.clients)} clients` : f.clients === 1 ? "The column is the only client" : `Each column is one of ${showCount(f.clients)} clients`;
   place.replaceChildren(html("figure", {}, caption("What clients hold, how often they worked, how well they do", `${column}, ${order}.${workedWords(f)}`), root));
 }
 
@@ -180,7 +181,7 @@ function heatKey(root, right, top, most) {
     const box = { x: right - 128 + 14 * at, y: top, width: 14, height: 9 };
     root.append(svg("rect", { ...box, fill: "var(--low)" }), svg("rect", { ...box, fill: "var(--high)", opacity: (at / 4) ** 0.7 }));
   }
-  root.append(svg("text", { x: right - 134, y: top + 9, "text-anchor": "end" }, "share of a client's samples: 0%"),
+  root.append(svg("text", { x: right - 134, y: top + 9, "text-anchor": "end" }, `${right > 500 ? "share of a client's samples: " : ""}0%`),
     svg("text", { x: right - 52, y: top + 9 }, `${digits(100 * most, 2)}%`));
 }
 

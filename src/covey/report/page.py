@@ -95,7 +95,7 @@ def of_first_seed(replicas: Replicas) -> Html | None:
 def masthead(runs: Sequence[RunView], labels: Sequence[str], replicas: Replicas | None = None) -> Html:
     """What was run, in one line of facts, and the links to the parts of the page."""
     first = runs[0].summary
-    facts = [f"{first.clients:,} clients"]
+    facts = ["1 client" if first.clients == 1 else f"{first.clients:,} clients"]
     shared = ("dataset", "model", "method") if len(runs) == 1 else ("dataset", "model")
     facts += [str(value) for key in shared if (value := same(runs, key)) and value != labels[0]]
     facts += [f"{first.parameters:,} parameters"] if first.parameters and same(runs, "parameters") else []

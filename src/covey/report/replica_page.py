@@ -1,5 +1,6 @@
 """What the page of a study with several seeds shows in place of single runs: means, intervals and paired tests."""
 
+import re
 from typing import Any
 
 from covey.report.headline import swatch
@@ -43,10 +44,11 @@ def study_headline(replicas: Replicas) -> Html:
 def study_cell(column: TableColumn, place: int) -> Html:
     """A mean; its interval, and what a test says of it, stand beneath."""
     text = column.cells[place]
-    large, cut, rest = text.partition(" [")
-    unit = "%" if cut and text.endswith("%") else ""
+    cut = re.search(r" (?=\[|with each of )", text)
+    large, rest = (text[: cut.start()], text[cut.end() :]) if cut else (text, "")
+    unit = "%" if text.endswith("%") and rest else ""
     number = tag("strong" if place in column.best else "span", large + unit)
-    both = tag("span", number, tag("small", f"[{rest}")) if cut else number
+    both = tag("span", number, tag("small", rest)) if rest else number
     head = column.head.replace("\n", " ").strip()
     return tag("td", both, class_="num" if column.right else "whole", data_head=head)
 
