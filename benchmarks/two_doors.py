@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from covey.deploy.certs import make_certs
 from tests.deploy.live_deployment import Deployment
 
 APP = Path(__file__).parents[1] / "examples" / "flower" / "app"
-PATIENCE = 3600.0
+PATIENCE = 900.0  # seconds for a run
 
 
 def by_join(sites: int, rounds: int) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def by_join(sites: int, rounds: int) -> dict[str, Any]:
         with Deployment(Path(folder), sites=sites, tables=tables) as here:
             joined = [here.join(number) for number in range(sites)]
             server = here.serve("run")
-            spent = watched([server.process.pid, *(site.process.pid for site in joined)], here.folder / "run")
+            spent = watched([server.process.pid], [site.process.pid for site in joined], here.folder / "run")
             assert server.end() == 0, server.said()
             return row("covey join", sites, rounds, here.folder / "run", spent)
 
@@ -90,10 +91,10 @@ def by_app(sites: int, rounds: int) -> dict[str, Any]:
         runs = folder / "runs"
         wait_until(lambda: any(runs.glob("*")), "the run's folder")
         (run,) = runs.glob("*")
-        return row("Flower app", sites, rounds, run, watched(pids, run))
+        return row("Flower app", sites, rounds, run, watched(pids[:1], pids[1:], run))
 
 
-def row(door: str, sites: int, rounds: int, run: Path, spent: float) -> dict[str, Any]:
+def row(door: str, sites: int, rounds: int, run: Path, spent: Spent) -> dict[str, Any]:
     """What a run has cost: the seconds of a training exchange are those until the last site has answered."""
     summary = json.loads((run / "summary.json").read_text())
     assert not summary["lost"]["count"], summary["lost"]
@@ -104,33 +105,64 @@ def row(door: str, sites: int, rounds: int, run: Path, spent: float) -> dict[str
         "door": door,
         "sites": sites,
         "s for all to train": round(training, 1),
-        "CPU s per site and round": round(spent / sites / rounds, 2),
+        "seconds in all": round(spent.seconds),
+        "messages per site": round(cost["messages"] / 2 / sites, 1),
+        "CPU s of a site before": round(spent.before / sites, 1),
+        "CPU s of a site": round(spent.sites / sites, 1),
+        "CPU s of the server": round(spent.server, 1),
+        "MB of a site, waiting": round(spent.waiting / sites),
+        "MB of a site, most": round(spent.most / sites),
         "kB per site and round": round(told / sites / rounds / 1e3, 1),
         "load": round(psutil.getloadavg()[0], 1),
     }
 
 
-def watched(pids: Sequence[int], run: Path) -> float:
-    """CPU seconds of these processes and all that they start, from now until the run has written its summary."""
-    before, after = cpu(pids), 0.0
-    until = time.monotonic() + PATIENCE
+@dataclass
+class Spent:
+    """Seconds by the clock, CPU seconds and megabytes of all sites, with all that they start; `before` the run."""
+
+    before: float
+    waiting: float
+    server: float = 0.0
+    sites: float = 0.0
+    most: float = 0.0
+    seconds: float = 0.0
+
+
+def watched(server: Sequence[int], sites: Sequence[int], run: Path) -> Spent:
+    """What the server's and the sites' processes take from now until the run has written its summary."""
+    began, at_server = time.monotonic(), cpu(server)
+    spent = Spent(before=cpu(sites), waiting=megabytes(sites))
     while not (run / "summary.json").exists():
-        after = max(after, cpu(pids))
-        assert time.monotonic() < until, f"no summary in {run}"
-        time.sleep(0.5)
-    return max(after, cpu(pids)) - before
+        spent.server = max(spent.server, cpu(server) - at_server)
+        spent.sites = max(spent.sites, cpu(sites) - spent.before)
+        spent.most = max(spent.most, megabytes(sites))
+        assert time.monotonic() < began + PATIENCE, f"no summary in {run}"
+        time.sleep(1.0)
+    spent.seconds = time.monotonic() - began
+    return spent
+
+
+def megabytes(pids: Sequence[int]) -> float:
+    """Memory that these processes and their children have for themselves alone."""
+    total = 0
+    for pid in pids:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            for one in (process, *process.children(recursive=True)):
+                with suppress(psutil.Error):
+                    total += one.memory_full_info().uss
+    return total / 2**20
 
 
 def cpu(pids: Sequence[int]) -> float:
     """CPU seconds so far, with those of children that have ended and of those that run."""
     total = 0.0
     for pid in pids:
-        try:
+        with suppress(psutil.Error):
             process = psutil.Process(pid)
             total += sum(process.cpu_times()[:4])
             total += sum(sum(child.cpu_times()[:4]) for child in process.children(recursive=True))
-        except psutil.NoSuchProcess:
-            continue
     return total
 
 
@@ -206,10 +238,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sites", type=int, nargs="+", default=[4, 20, 50])
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--door", choices=("both", "join", "app"), default="both")
     given = parser.parse_args()
     rows = []
     for sites in given.sites:
-        for door in (by_join, by_app):
+        for door in (
+            (by_join, by_app) if given.door == "both" else (by_app if given.door == "app" else by_join,)
+        ):
             rows.append(door(sites, given.rounds))
             print(rows[-1], flush=True)
     print("| " + " | ".join(rows[0]) + " |")

@@ -161,7 +161,7 @@ def good_line_again(far: Far) -> Iterator[None]:
 
 
 def report(what: str, **numbers: float) -> None:
-    """A line for the table in docs/deployment.md (`pytest -s`)."""
+    """A line for the table in docs/evidence/sites.md (`pytest -s`)."""
     print(f"\n| {what} | " + " | ".join(f"{name} {value:.1f}" for name, value in numbers.items()) + " |")
 
 

@@ -146,7 +146,7 @@ def test_a_client_with_an_unregistered_key_is_refused(server: Server, node: int)
 def test_a_site_whose_clock_is_wrong_is_refused(
     server: Server, node: int, seconds: float, welcome: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From 305 s behind to 5 s ahead, as docs/deployment.md tells a site's administrator."""
+    """From 305 s behind to 5 s ahead, as docs/site-rules.md tells a site's administrator."""
     clock = "flwr.supernode.node_auth_http_interceptor.now"
     monkeypatch.setattr(clock, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
     secret = private_key(server.here.folder / "certs" / "sites" / "site-0.key")

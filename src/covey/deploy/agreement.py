@@ -36,6 +36,7 @@ AGREEMENT_SECONDS = 3600.0
 AGAIN = 5.0  # seconds after which a site that told nothing is asked again
 HELLO_SECONDS = 60.0  # that a question lives
 MOST_BYTES = 2**20  # of what a site tells
+UNNAMED = "without a name"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +175,7 @@ def read(response: Response, listed: str, under: Schema | None = None) -> ToldCo
     what = "columns" if under is None else "sums"
     try:
         answer = named_from_bytes(response.answer)
-        name = listed or printable(str(answer.get("name", "")))
+        name = listed or printable(str(answer.get("name", ""))) or UNNAMED
         if "refused" in answer:
             return ToldColumns(name=name, why=printable(str(answer["refused"])))
         if under is None and answer.get("private") is True:
@@ -189,7 +190,7 @@ def read(response: Response, listed: str, under: Schema | None = None) -> ToldCo
             return ToldColumns(name=name, sums=unbounded(schema, values))
         return ToldColumns(name=name, schema=schema, sums=values)
     except (UserError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        return ToldColumns(name=listed, why=printable(f"its {what} cannot be read: {error}"))
+        return ToldColumns(name=listed or UNNAMED, why=printable(f"its {what} cannot be read: {error}"))
 
 
 def together(told: list[ToldColumns], own: Dataset | None) -> tuple[list[ToldColumns], list[str]]:

@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
 from covey.files import write_atomically
@@ -19,8 +25,6 @@ ALWAYS = ("localhost", "127.0.0.1")  # names of every server: whoever tries it o
 
 def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ()) -> list[Path]:
     """Makes what is not there yet: a CA, the server's certificate, and on this machine, for tests, keys of sites."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     for name in sites:
         check_name(name)
     for host in hosts:
@@ -54,8 +58,6 @@ def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ())
 
 def server_certificate(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
     """A new key and certificate of the server, for the names that it has and these; the sites need nothing new."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     names = [*_hosts(folder), *hosts, *ALWAYS]
     key = ec.generate_private_key(ec.SECP384R1())
     return _write_pair(
@@ -65,9 +67,6 @@ def server_certificate(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
 
 def ca_of(folder: Path) -> tuple[Any, Any]:
     """The CA's certificate and key; the key may lie elsewhere, and is then missed in one sentence."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization as form
-
     try:
         key = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key
@@ -95,8 +94,6 @@ def expiry(folder: Path) -> datetime.datetime:
 
 def certificate_in(path: Path) -> Any:
     """A certificate in a file."""
-    from cryptography import x509
-
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -108,16 +105,12 @@ def certificate_in(path: Path) -> Any:
 
 def public_text(key: Any) -> str:
     """A public key as PEM, which is how Flower spells it."""
-    from cryptography.hazmat.primitives import serialization as form
-
     pem: bytes = key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
     return pem.decode()
 
 
 def private_key(path: Path) -> Any:
     """A site's key."""
-    from cryptography.hazmat.primitives import serialization as form
-
     try:
         return form.load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError) as error:
@@ -126,8 +119,6 @@ def private_key(path: Path) -> Any:
 
 def _hosts(folder: Path) -> list[str]:
     """The names that the server's certificate has already."""
-    from cryptography import x509
-
     if not (folder / "server.crt").exists():
         return []
     try:
@@ -148,10 +139,6 @@ def _certificate(
     days: int = 365 * YEARS,
 ) -> Any:
     """A certificate for a public key, signed by the CA (without an issuer by itself: the CA's own)."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import NameOID
-
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     builder = (
@@ -191,8 +178,6 @@ def _certificate(
 
 
 def _host(name: str) -> Any:
-    from cryptography import x509
-
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -200,8 +185,6 @@ def _host(name: str) -> Any:
 
 
 def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Path]:
-    from cryptography.hazmat.primitives import serialization as form
-
     paths = [folder / f"{name}.key", folder / f"{name}.crt"]
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     write_atomically(paths[1], certificate.public_bytes(form.Encoding.PEM))
@@ -210,7 +193,5 @@ def _write_pair(folder: Path, name: str, key: Any, certificate: Any) -> list[Pat
 
 
 def write_private(path: Path, key: Any) -> None:
-    from cryptography.hazmat.primitives import serialization as form
-
     secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
     write_atomically(path, secret, mode=0o600)

@@ -12,6 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 from covey.deploy.certs import ca_of, certificate_of, public_text, write_private
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
 from covey.errors import UserError
@@ -22,12 +29,6 @@ DAYS = 365  # that a site's certificate holds
 
 def request(folder: Path, name: str) -> list[Path]:
     """At the site: a private key that only its owner can read, and a request for the server's administrator."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
     check_name(name)
     secret, asking = folder / f"{name}.key", folder / f"{name}.csr"
     if secret.exists():
@@ -43,9 +44,6 @@ def request(folder: Path, name: str) -> list[Path]:
 
 def sign(folder: Path, file: Path, *, days: int = DAYS) -> Path:
     """Where the CA's key is: a certificate for the request, and the site on the list of this folder."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization as form
-
     try:
         asked = x509.load_pem_x509_csr(file.read_bytes())
     except (OSError, ValueError) as error:
@@ -65,8 +63,6 @@ def sign(folder: Path, file: Path, *, days: int = DAYS) -> Path:
 
 def admit(folder: Path, file: Path) -> ListedSite:
     """On the server: puts the site of a certificate that this folder's CA signed onto the list."""
-    from cryptography import x509
-
     try:
         made = x509.load_pem_x509_certificate(file.read_bytes())
         ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
@@ -82,9 +78,6 @@ def admit(folder: Path, file: Path) -> ListedSite:
 
 def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
     """The site that a certificate speaks of, after a look at who signed it and how long it holds."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     try:
         made.verify_directly_issued_by(ca)
     except (InvalidSignature, ValueError, TypeError) as error:
@@ -138,8 +131,6 @@ def revoke(folder: Path, name: str) -> ListedSite:
 
 def renew(folder: Path, names: Sequence[str], *, days: int = DAYS) -> list[Path]:
     """Where the CA's key is: new certificates for the same keys; all sites that are not revoked where none is named."""
-    from cryptography.hazmat.primitives import serialization as form
-
     sites, _ = listed_sites(folder)
     valid = {site.name: site for site in sites if not site.revoked}
     unknown = [name for name in names if name not in valid]
@@ -162,8 +153,6 @@ def renew(folder: Path, names: Sequence[str], *, days: int = DAYS) -> list[Path]
 
 def common_name(subject: Any, file: Path) -> str:
     """The site's name in a request or a certificate."""
-    from cryptography.x509.oid import NameOID
-
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1:
         raise UserError(f"{file} names no site")

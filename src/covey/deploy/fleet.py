@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.core.checks import HeardReplies
-from covey.core.ledger import Cost, Ledger
+from covey.core.ledger import Cost
 from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task
@@ -31,7 +30,7 @@ from covey.deploy.transport import HELLO, POLL, Transport, awaited, greeting
 from covey.deploy.underway import Landed, Underway, depart, first_arrivals
 from covey.deploy.wire import ModelSpec, message_type, names_mark, request_of
 from covey.errors import RunError, UserError
-from covey.fleet.bookkeeping import Bookkeeping, Trip
+from covey.fleet.bookkeeping import Bookkeeping, Trip, WithBooks
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.executors import Serial
@@ -54,7 +53,7 @@ ANSWER_BYTES = 4 * 2**20  # of an answer's statistics; its row has the model's s
 
 
 @dataclass(eq=False)
-class SiteFleet:
+class SiteFleet(WithBooks):
     """Clients on machines of their own, reached through a `Transport`.
 
     least: sites that the first round waits for, `patience` seconds. lanes: whether the fast trainer may be used.
@@ -379,18 +378,6 @@ class SiteFleet:
     def dataset_name(self) -> str:
         """What the server's own test data is called."""
         return self.server_data.dataset.name
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.books.ledger
-
-    @property
-    def is_child(self) -> bool:
-        return self.books.is_child
-
-    @property
-    def answers(self) -> HeardReplies:
-        return self.books.answers
 
     # ------------------------------------------------------------------------------------------ memory
 

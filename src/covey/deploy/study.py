@@ -15,7 +15,6 @@ from typing import Any
 from covey.core.round import Method
 from covey.core.shows import shows_of
 from covey.data.schema import read_schema
-from covey.deploy.certs import public_text
 from covey.deploy.http_connection import is_signed
 from covey.errors import Refused, UserError
 from covey.parts.steps.scale import TellScale
@@ -168,6 +167,8 @@ def verified(plain: Any, ca: Path | None) -> SiteStudy:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.x509.oid import NameOID
+
+    from covey.deploy.certs import public_text
 
     try:
         made = x509.load_pem_x509_certificate(study.certificate.encode())

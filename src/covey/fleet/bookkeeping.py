@@ -175,6 +175,24 @@ class Bookkeeping:
         return refusals, {i: reply for i, reply in shortened.items() if i not in refusals}
 
 
+class WithBooks:
+    """What every fleet has of its books."""
+
+    books: Bookkeeping
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.books.ledger
+
+    @property
+    def is_child(self) -> bool:
+        return self.books.is_child
+
+    @property
+    def answers(self) -> HeardReplies:
+        return self.books.answers
+
+
 def charge_trip(cost: Cost, task: Task, reply: Reply | None, trip: Trip, *, of_server: bool) -> None:
     """Adds the messages and bytes of one client; what the server asks itself is no message."""
     if not of_server:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from covey.core.checks import HeardReplies
-from covey.core.ledger import Ledger
 from covey.core.reply_schema import Known
 from covey.core.round import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.files import usable_cores
-from covey.fleet.bookkeeping import Bookkeeping, Trip
+from covey.fleet.bookkeeping import Bookkeeping, Trip, WithBooks
 from covey.fleet.client_data import ClientData
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from covey.fleet.ray import Crew
 
 
-class LocalFleet:
+class LocalFleet(WithBooks):
     """Simulated clients: index views into one data set, one model per worker.
 
     Args:
@@ -174,18 +172,6 @@ class LocalFleet:
         fleet.books.become_child(self.books, name)
         fleet._parent = self
         return fleet
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.books.ledger
-
-    @property
-    def is_child(self) -> bool:
-        return self.books.is_child
-
-    @property
-    def answers(self) -> HeardReplies:
-        return self.books.answers
 
     @property
     def debug(self) -> bool:

@@ -13,9 +13,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor, nn
 
-from covey.core.checks import HeardReplies
 from covey.core.codec import named_from_bytes
-from covey.core.ledger import Ledger
 from covey.core.messages import is_whole
 from covey.core.reply_schema import Known, Stat
 from covey.core.round import Mixing, Reply, Step, Task
@@ -25,7 +23,7 @@ from covey.deploy.outcomes import outcome_of
 from covey.deploy.transport import SPOKEN, greeting
 from covey.deploy.wire import ModelSpec, request_of
 from covey.errors import RunError, UserError
-from covey.fleet.bookkeeping import Bookkeeping, Trip
+from covey.fleet.bookkeeping import Bookkeeping, Trip, WithBooks
 from covey.fleet.devices import Devices
 from covey.fleet.guard import Guard
 from covey.fleet.work import Call, Outcome
@@ -79,7 +77,7 @@ class Elsewhere(Step):
 TRAIN = Elsewhere()
 
 
-class ForeignFleet:
+class ForeignFleet(WithBooks):
     """Nodes of a Grid with a foreign ClientApp; client numbers follow the order in which nodes appeared."""
 
     simulated: ClassVar[bool] = False
@@ -87,7 +85,6 @@ class ForeignFleet:
     data: None = None
     server_data: None = None
     dataset_name: None = None
-    is_child: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -156,14 +153,6 @@ class ForeignFleet:
     def known(self, client: int) -> Known:
         """What nodes with the mod said of their data; of others nothing is known."""
         return self.told.get(client, Known())
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.books.ledger
-
-    @property
-    def answers(self) -> HeardReplies:
-        return self.books.answers
 
     # ------------------------------------------------------------------------------------------ training
 
