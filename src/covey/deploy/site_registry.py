@@ -105,9 +105,9 @@ class SiteRegistry:
             missing = self.missing(here)
             self.status.waiting(round, missing)
             if len(here) != told:
-                self.say(
-                    f"{len(here)} of {least} sites are here{'; missing: ' if missing else ''}{', '.join(missing)}"
-                )
+                alone = "; no other is on the list, and --clients waits for fewer" if self.names.keyed else ""
+                others = f"; missing: {', '.join(missing)}" if missing else alone
+                self.say(f"{len(here)} of {least} sites are here{others}")
                 told = len(here)
             if time.monotonic() > give_up:
                 raise RunError(f"round {round}: {len(here)} of {least} sites came in {patience:.0f} s")
