@@ -1,7 +1,7 @@
 """What a part of a method shows the server that noise on updates does not cover: each part says it itself.
 
-`[private]` reads it in the attribute `shows`, and refuses a part that says nothing. A class has it beside the code that
-it is about: where another class takes over some of that code, it says it anew. A function says it in `@part`.
+`[private]` reads it in the attribute `shows`, and refuses a part that says nothing. It is said in `@part` or
+`@step`, or by a property of the class. Where another class takes over some of a class's code, it says it anew.
 """
 
 from __future__ import annotations
