@@ -126,4 +126,8 @@ def test_a_token_that_the_model_does_not_know_is_one_sentence() -> None:
     check_outputs(build("lstm", input_shape=(3,), outputs=2, vocabulary=8), data, Classification())
     with pytest.raises(UserError, match=r"run up to 7, and .* set model.vocabulary to 8 or more"):
         check_outputs(build("lstm", input_shape=(3,), outputs=2, vocabulary=7), data, Classification())
+    with pytest.raises(
+        UserError, match=r"whose samples are tokens \(for lstm, tcn, decoder\) of shape \(3,\)"
+    ):
+        check_outputs(build("mlp", input_shape=(3,), outputs=2), data, Classification())
     assert data.x.sum() == 7

@@ -118,8 +118,9 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
                 f"tokens of data set {dataset.name!r} run up to {dataset.x.max()}, and the model knows fewer: to "
                 f"classify texts set model.vocabulary to {dataset.x.max() + 1} or more"
             ) from error
+        which = "are tokens (for lstm, tcn, decoder) of" if tokens else "have"
         raise UserError(
-            f"the model cannot be trained on data set {dataset.name!r}, whose samples have shape "
+            f"the model cannot be trained on data set {dataset.name!r}, whose samples {which} shape "
             f"{tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
         ) from error
 
