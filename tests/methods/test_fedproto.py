@@ -1,5 +1,7 @@
 """FedProto and FedPAC: prototypes, losses and mixtures worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from covey.runs.run import run_config
 from covey.testing import small_fleet
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.objective import Classification
+from tests.hostile.liar import run_with
 
 
 def tiny() -> TorchBench:
@@ -100,3 +103,18 @@ def test_numbers_have_no_prototypes(tmp_path) -> None:
     for name in ("fedproto", "fedpac"):
         with pytest.raises(UserError, match="prototypes are of classes"):
             run_config(resolve({**tables, "method": {"name": name}}), tmp_path / name)
+
+
+@pytest.mark.parametrize("make", [fedproto, fedpac])
+@pytest.mark.parametrize("lie", ["prototypes", "counts"])
+def test_one_who_lies_about_its_prototypes_is_refused(make, lie: str) -> None:  # type: ignore[no-untyped-def]
+    """They draw everybody's model: a thousand times too long, or of more samples than it has, ended the run before."""
+
+    def lying(reply):  # type: ignore[no-untyped-def]
+        stats = reply.stats
+        return replace(reply, stats={**stats, lie: stats[lie] * np.float32(1000)} if lie in stats else stats)
+
+    state, fleet = run_with(make(Train(lr=0.1, batch=16), per_round=8), lying, (3,), rounds=2)
+    assert {problem.client for problem in fleet.ledger.examples("refused")} == {3}
+    assert torch.isfinite(state.models).all()
+    assert state.memory["prototypes"].abs().max() < 1000

@@ -93,8 +93,9 @@ class TrainAligned(PlainTraining):
         return replace(reply, stats=stats)
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        more = {"means": Stat(shape=(known.classes, None)), "variance": Stat(low=-1e-6)}
-        return {**super().expects(known), **expected(known.classes), **more}
+        means = Stat(shape=(known.classes, None), direction=True)
+        more = {"means": means, "variance": Stat(low=-1e-6, direction=True)}
+        return {**super().expects(known), **expected(known), **more}
 
     def unfit(self, dataset: Dataset) -> str:
         return no_classes(dataset)

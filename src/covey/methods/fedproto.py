@@ -85,7 +85,7 @@ class TrainToPrototypes(AroundTraining):
         return replace(reply, vector=whole, stats=told(table, reply))
 
     def expects(self, known: Known) -> dict[str, Stat]:
-        return {**super().expects(known), **expected(known.classes)}
+        return {**super().expects(known), **expected(known)}
 
     def unfit(self, dataset: Dataset) -> str:
         return no_classes(dataset)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from covey.arrays import Array
-from covey.core import Key, Reply, Round, Shows, Stat
+from covey.core import Key, Known, Reply, Round, Shows, Stat
 from covey.data.types import Dataset
 from covey.parts.steps.latents import representations, watched
 from covey.training.bench import LossFunction
@@ -59,7 +59,8 @@ def towards(bench: TorchBench, common: Tensor | None, pull: float) -> Callable[[
 
 def keep_prototypes(now: Round) -> None:
     """The mean of the clients' prototypes, by samples; a class that nobody in this round has keeps its last one."""
-    tables = [np.asarray(reply.stats["prototypes"], np.float64) for reply in now.replies]
+    told_by = [(reply.stats["counts"], reply.stats["prototypes"]) for reply in now.replies]
+    tables = [np.column_stack(pair).astype(np.float64) for pair in told_by]
     if not tables:
         return
     common = torch.from_numpy(averaged(tables)).float()
@@ -82,13 +83,14 @@ def averaged(tables: Sequence[Array]) -> Array:
 
 
 def told(table: Tensor, reply: Reply) -> dict[str, object]:
-    """The reply's statistics, with the client's prototypes."""
-    return {**reply.stats, "prototypes": table.numpy()}
+    """The reply's statistics, with the client's prototypes and how many samples are behind each."""
+    return {**reply.stats, "counts": table[:, 0].numpy(), "prototypes": table[:, 1:].numpy()}
 
 
-def expected(classes: int) -> dict[str, Stat]:
-    """A count and a prototype for each class."""
-    return {"prototypes": Stat(shape=(classes, None))}
+def expected(known: Known) -> dict[str, Stat]:
+    """A count and a prototype for each class; prototypes draw everybody's models to them, as an update would."""
+    counts = Stat(shape=(known.classes,), low=0.0, total=(0.0, float(known.most)))
+    return {"counts": counts, "prototypes": Stat(shape=(known.classes, None), direction=True)}
 
 
 def no_classes(dataset: Dataset) -> str:
