@@ -44,12 +44,6 @@ class ChoiceSums(NoisySums):
         """Everybody can be in every sum."""
         return {(slot, -1): list(now.here) for slot in range(len(now.models))}
 
-    def expected(self, now: Round, pool: Pool, members: Sequence[int], sampling: Sampling) -> float:
-        """How many clients are in all sums together."""
-        if sampling.kind == "poisson":
-            return super().expected(now, pool, members, sampling)
-        return float(max(1, len(now.tasks)))
-
     def rows(self, now: Round) -> int:
         return len(now.models)
 
