@@ -44,3 +44,13 @@ def test_every_method_is_on_a_methods_page(name: str) -> None:
     pages = [page.read_text() for page in PAGES if page.name != "index.md"]
     assert any(f"`{name}`" in page for page in pages), f"no page of docs/methods speaks of `{name}`"
     assert f"`{name}`" in (ROOT / "docs" / "methods" / "index.md").read_text()
+
+
+def how_to_pages() -> list[str]:
+    part = (ROOT / "mkdocs.yml").read_text().partition("  - How to:\n")[2].partition("  - Reference:\n")[0]
+    return re.findall(r": (\S+\.md)", part)
+
+
+@pytest.mark.parametrize("name", how_to_pages())
+def test_a_how_to_page_is_one_task_in_fewer_than_600_words(name: str) -> None:
+    assert len((ROOT / "docs" / name).read_text().split()) < 600
