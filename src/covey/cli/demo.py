@@ -19,24 +19,22 @@ def demo(
     seeds: Count | None = None,
     out: Path | None = None,
     processes: Count | None = None,
-    story: Path | None = None,
     resume: Path | None = None,
 ) -> None:
     """What each of the five ideas is for: against the baseline it is meant to beat, on a fleet where it matters.
 
     Args:
-        story: another story than covey's own.
         resume: resume the demo in this folder.
     """
     from covey.report.table import rich_table
     from covey.runs.study.execute import StudyInterrupted, execute
     from covey.runs.study.plan import read_plan
-    from covey.runs.study.story import STORY, read_story, story_columns
+    from covey.runs.study.story import read_story, story_columns
     from covey.terminal import Console
 
     if resume is not None and (out or seeds):
         raise UserError("--resume uses the folder's own demo; it takes neither --out nor --seeds")
-    told = read_story(story or STORY, read_plan(resume).seeds if resume else seeds)
+    told = read_story(seeds=read_plan(resume).seeds if resume else seeds)
     folder = resume or out or new_run_folder("demo")
     try:
         done = execute(told.plan, folder, show=live_many, say=say, processes=processes, page=False)
