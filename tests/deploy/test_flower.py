@@ -303,7 +303,9 @@ def test_a_state_folder_that_cannot_be_written_is_one_sentence(
     from covey.deploy import connection
 
     away = SimpleNamespace(_client=httpx.Client(), ActivateNode=lambda _: SimpleNamespace(node_id=5))
-    monkeypatch.setattr(connection.FleetHttpClient, "from_server_address", lambda *_: nullcontext(away))
+    monkeypatch.setattr(
+        connection.insides.FleetHttpClient, "from_server_address", lambda *_: nullcontext(away)
+    )
     note = tmp_path / "gone" / "node"
     with (
         pytest.raises(UserError, match="gone cannot be written: No such file or directory"),

@@ -341,7 +341,11 @@ def test_the_command(tmp_path: Path) -> None:
     for age in (5, 100):  # it was killed: its lock is gone with it
         (tmp_path / FILE).write_text(json.dumps({**snapshot, "time": time.time() - age}))
         said = covey(tmp_path).output
-        assert f"the server has ended, in round 2 of 9; this is what it saw last, {age} s ago" in said
+        last = re.search(
+            r"the server has ended, in round 2 of 9; this is what it saw last, (\d+) s ago", said
+        )
+        assert last
+        assert int(last[1]) >= age  # at least: reading it may take a busy machine a second
         assert "waits for" not in said
         assert said.count("not known") == 2
     (tmp_path / FILE).write_text("{}")
