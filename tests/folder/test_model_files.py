@@ -167,4 +167,4 @@ def test_answers_by_hand() -> None:
     assert found.csv(["a.png", "b.png"]).splitlines()[2].startswith("b.png,no,")
     values = Answers.of(torch.tensor([[1.5], [-2.0]]), (), "model 0")
     assert values.probabilities is None
-    assert values.csv() == "sample,answer\n1,1.5\n2,-2.0\n"
+    assert values.csv() == "sample,answer\n1,1.5\n2,-2\n"

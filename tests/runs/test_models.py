@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -273,10 +274,14 @@ def test_predict_from_the_command_line(personal: covey.Run, tmp_path: Path) -> N
         assert not out.exists()
 
 
-def test_a_tables_other_columns_stand_beside_the_answers(personal: covey.Run, tmp_path: Path) -> None:
+def test_a_tables_other_columns_stand_beside_the_answers(
+    personal: covey.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from typer.testing import CliRunner
 
-    from covey.cli import app
+    from covey.cli import app, as_a_line
+
+    monkeypatch.setattr(warnings, "showwarning", as_a_line)  # as the command line has it
 
     def answers(*where: str) -> str:
         result = CliRunner().invoke(app, ["predict", str(personal.folder), "--out", str(out), *where])

@@ -287,9 +287,9 @@ def _go(
             say(f"{len(there)} sites have taken their models home: covey model STATE")
     summary = recorder.finish(state, finished=True)
     odd = summary.notes.get("odd clients", {"text": ""})["text"]
-    if say is not None and report:  # of several runs their common report says it
-        for words in filter(None, (refused_in_words(fleet.ledger), odd)):
-            say(words)
+    if say is not None:
+        for words in filter(None, (refused_in_words(fleet.ledger), odd if report else "")):
+            say(words)  # who stands out in several runs is said by their common report
     tracking.end(summary.plain())
     if report:
         with storing(folder):
