@@ -133,7 +133,8 @@ def tell(page: Path, folder: Path) -> None:
 
 def check(what: str, done: subprocess.CompletedProcess[str]) -> None:
     """It ran, or says that this machine does not have the data."""
-    assert done.returncode == 0 or "covey datasets get" in done.stderr, f"{what}\n{done.stderr[-2000:]}"
+    not_here = re.search(r"covey datasets get|covey: missing \S+ in ", done.stderr)
+    assert done.returncode == 0 or not_here, f"{what}\n{done.stderr[-2000:]}"
 
 
 STORIES = [page for page in PAGES if page.parent.name != "evidence" and BLOCK.search(page.read_text())]

@@ -99,7 +99,7 @@ def test_the_extractor_is_common_and_classifiers_are_ones_own() -> None:
 
 
 def test_numbers_have_no_prototypes(tmp_path) -> None:
-    tables = {"data": {"name": "schools"}, "objective": "regression", "rounds": 1}
+    tables = {"data": {"name": "diabetes"}, "objective": "regression", "rounds": 1}
     for name in ("fedproto", "fedpac"):
         with pytest.raises(UserError, match="prototypes are of classes"):
             run_config(resolve({**tables, "method": {"name": name}}), tmp_path / name)
