@@ -72,7 +72,8 @@ class Train(Step):
         warmup: rounds in which the learning rate rises to lr, evenly.
         accumulate: batches whose gradients make one step together, as one large batch would.
         precision: float32, or bfloat16: layers compute in bfloat16; weights, losses and steps stay in float32.
-        seconds: after so long on its device a client stops and sends what it has, at least one batch; none: never.
+        seconds: after so long on its device a client stops and sends what it has, at least one batch; none: never. A
+            real site goes by its clock, and that run does not repeat bit by bit.
 
     Examples:
         >>> train = covey.Train(lr=0.05, batch=32, epochs=2, momentum=0.9)
