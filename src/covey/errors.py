@@ -1,7 +1,5 @@
 """Errors that a user can act on, and warnings that point to the user's own line."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Named random streams: results depend on no order of calls, no number of workers and no engine."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

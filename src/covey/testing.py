@@ -1,7 +1,5 @@
 """The contract that every method keeps, in the spirit of scikit-learn's `check_estimator`."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 """The command line. PyTorch is imported only by commands that compute, so that help answers at once."""
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 import atexit
 import gc
 import io

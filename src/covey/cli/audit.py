@@ -1,7 +1,5 @@
 """`covey audit`: checks the audit trail of a site or of a server, and prints it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`covey certs`: the CA, the server's certificate, and which sites may join."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Commands read off functions, as settings are: what stands before `*` are arguments, what follows it are options, and
 the block `Args:` of the docstring has the lines of help."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

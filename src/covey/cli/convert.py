@@ -1,7 +1,5 @@
 """`covey convert`: the folders and archives of other libraries, split by client already, as files of plain arrays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from covey.errors import UserError

@@ -1,7 +1,5 @@
 """`covey demo`: what each of the five ideas is for, in one table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

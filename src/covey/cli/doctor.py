@@ -1,7 +1,5 @@
 """The command `covey doctor`: what is installed, what this machine can do, and the command for what is missing."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

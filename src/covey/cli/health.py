@@ -1,7 +1,5 @@
 """`covey health`: for containers and services; exit code 0 while the server or the site in a folder is alive."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

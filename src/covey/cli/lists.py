@@ -1,7 +1,5 @@
 """`covey methods`, `datasets`, `partitions`, `shifts`, `models`: what there is, and with a name its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`covey model`: a site's own model, from its own folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from covey.errors import UserError

@@ -1,7 +1,5 @@
 """`covey privacy`: the noise that an epsilon needs, or the epsilon that a noise costs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`covey report`: the page for one run, or one page for several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

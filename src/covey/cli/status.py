@@ -1,7 +1,5 @@
 """`covey status`: who is there in a run over real sites."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`covey watch`: all runs of a folder, live in a browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

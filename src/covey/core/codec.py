@@ -1,7 +1,5 @@
 """Plain values and arrays to safetensors and JSON and back; nothing that is read can run code."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

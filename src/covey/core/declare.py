@@ -1,7 +1,5 @@
 """How the pieces of a method say what they are: `@method`, `@part`, `@step`; the same line registers them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar, dataclass_transform
 

@@ -1,7 +1,5 @@
 """What a client has told, as an accountant needs to know it: which mechanism, how much noise, how often."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal

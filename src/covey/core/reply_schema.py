@@ -1,7 +1,5 @@
 """Which statistics an answer holds and in what range: checked before any method sees them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 `@step`, or by a property of the class. Where another class takes over some of a class's code, it says it anew.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

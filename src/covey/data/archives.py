@@ -4,8 +4,6 @@ A step of its own, never part of a run: nothing is installed, and the pickle in 
 knows numbers, texts, lists, dicts and NumPy arrays only.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

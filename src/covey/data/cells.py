@@ -1,7 +1,5 @@
 """The cells of a column: what they are, as numbers, dates or words, and where they are none of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

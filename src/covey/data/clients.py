@@ -1,7 +1,5 @@
 """Data as people have them: a frame, a torch or Hugging Face data set, a pair of arrays, or one of them per client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Clusters of clients that differ by any mixture of the four shifts, each with a strength from 0 to 1."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What each column of somebody's table is: a number, a category, a date, or nothing to learn from, such as an ID."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

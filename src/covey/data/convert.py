@@ -1,7 +1,5 @@
 """Your own data: tensors, torch data sets, Hugging Face data sets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

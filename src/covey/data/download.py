@@ -1,7 +1,5 @@
 """Data sets from their official places: resumed where a download broke off, checked by SHA-256, then made ready."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

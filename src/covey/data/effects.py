@@ -1,7 +1,5 @@
 """What can happen to a picture on its way to a client: each effect with a strength from 0 (nothing) to 1 (strong)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

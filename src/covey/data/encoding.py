@@ -1,7 +1,5 @@
 """Rows of a table as a model's inputs, by a schema: the same in training and for new rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Share a data set out among clients."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial

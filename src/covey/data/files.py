@@ -1,7 +1,5 @@
 """Reading the files of the image data sets: idx, npz, and a cache for those that unpack slowly."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

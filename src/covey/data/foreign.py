@@ -4,8 +4,6 @@ This is a step of its own, never part of a run: a pickle names functions to call
 the few which make NumPy arrays, and refuses a file that names any other before that is called.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import zipfile

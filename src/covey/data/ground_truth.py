@@ -1,7 +1,5 @@
 """The true cluster of each client, against which clusterings are scored; -1 where there is no such truth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A data set from folders of images: one folder per class, and above it, if wanted, one per client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Load a data set by its name."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

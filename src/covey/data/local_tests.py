@@ -1,7 +1,5 @@
 """Local test data that follow each client's own training data."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Log-mel spectrograms: how loud a sound is over time, in bands as the ear hears them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Official archives as the files that loaders read: CIFAR's binary form, SVHN's .mat, EMNIST's zip; no pickles."""
 
-from __future__ import annotations
-
 import lzma
 import shutil
 import tarfile

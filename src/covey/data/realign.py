@@ -1,7 +1,5 @@
 """A table that was read by itself, under the schema that several tables share: inputs and classes by their names."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How clients' data differ beside their label mix: rotated images, other labels for the same images."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which files the image data sets are read from, and where people get them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final

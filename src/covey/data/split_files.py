@@ -1,7 +1,5 @@
 """Files of data that are split by client already: LEAF's JSON of any data set, and npz files of plain arrays."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

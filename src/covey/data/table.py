@@ -1,7 +1,5 @@
 """A data set from a table: a CSV, Parquet or Excel file, a database, a data frame, or a Hugging Face data set."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace

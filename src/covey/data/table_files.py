@@ -1,7 +1,5 @@
 """Anything with columns as an Arrow table: CSV and Parquet files, Excel sheets, databases, data frames, rows."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rows of a table: what is predicted of each, whose it is, and whether it is for training or for testing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

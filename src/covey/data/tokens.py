@@ -1,7 +1,5 @@
 """Texts as whole numbers: letters, words, or pieces of words; 0 is padding, at the end of what is shorter."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import string

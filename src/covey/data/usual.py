@@ -1,7 +1,5 @@
 """What a data set means where a run says nothing: who its clients are, what is learnt, which files it is read from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is measured in place of the test data: validation data, to choose settings on, or fewer test samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

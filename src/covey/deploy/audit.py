@@ -5,8 +5,6 @@ file could write all of it anew: the head of a site's trail is told to the serve
 other way round, so that two parties would have to agree on that.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

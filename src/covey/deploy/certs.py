@@ -1,7 +1,5 @@
 """Certificates and keys: a CA, the server's certificate, and for each site a key that says who it is."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from collections.abc import Sequence

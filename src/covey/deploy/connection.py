@@ -3,8 +3,6 @@
 The app of a run, which is code, is never fetched: an answer comes from this site's covey only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

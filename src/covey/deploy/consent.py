@@ -1,7 +1,5 @@
 """A site's consent: the one study that a person approved here, and nothing beyond it is answered."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ A stranger costs one connection for a few seconds; a body is read only after its
 list. Where there are too many strangers the one that came first gives way, so that they cannot shut anybody out.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

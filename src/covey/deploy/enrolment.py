@@ -4,8 +4,6 @@ The private key never leaves the site. The CA's key is needed to sign and to ren
 machine: there `sign` writes a certificate, and on the server `admit` checks it against `ca.crt`.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ imports it.
 # ruff: noqa: F401
 # mypy: implicit-reexport
 
-from __future__ import annotations
-
 from typing import Any
 
 from flwr.app import Message

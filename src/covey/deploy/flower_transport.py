@@ -1,7 +1,5 @@
 """Flower at the server: a mailbox on a Grid, and a run at the SuperLink driven from this process."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 head, before any body, carries a key and a signed time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -9,8 +9,6 @@ a message up, for good, as soon as it has missed two heartbeats of its node; whi
 a site whose link was cut for a minute can still answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

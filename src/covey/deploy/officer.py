@@ -1,7 +1,5 @@
 """The data-protection officer's page of a site, from its own state folder: what it told to whom, over all runs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a site's answer comes to, and a round's: a reply or why there is none, who participated, who refused and why."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

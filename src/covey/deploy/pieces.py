@@ -11,8 +11,6 @@ does when its database was busy and when nobody waits for the answer any more. S
 the piece is there, and continues or tries again.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

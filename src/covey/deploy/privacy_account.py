@@ -3,8 +3,6 @@
 Both belong to the data: they outlive every round, run and server. A loss is written down before it is told.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

@@ -1,7 +1,5 @@
 """From a configuration to a run over real sites."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

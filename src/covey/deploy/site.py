@@ -1,7 +1,5 @@
 """A site: answers requests with the steps of its own covey, keeps its state on disk and its own privacy budget."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -1,7 +1,5 @@
 """What a site lets a server ask for: so much work at a time, and under a budget what its account counts."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import signal

@@ -1,7 +1,5 @@
 """The list of sites that a server lets in: names, numbers and public keys in `sites.json`, as they stand now."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 with everything that is needed to use them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping

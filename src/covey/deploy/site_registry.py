@@ -1,7 +1,5 @@
 """Who is there: sites introduce themselves and get a client number that stays theirs."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence

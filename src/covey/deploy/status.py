@@ -1,7 +1,5 @@
 """Who is there: what the open port and the run see of every site, as one snapshot, and as lines of a log."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import shutil

@@ -1,7 +1,5 @@
 """The status where administrators look: a file in the run folder, and on loopback a page and Prometheus' numbers."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import json

@@ -1,7 +1,5 @@
 """A study: what a run over real sites is for and what it asks, signed by the server, in words that a site approves."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Flower's SuperLink, which listens on loopback only: sites reach it through the door."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -5,8 +5,6 @@ form, and a covey speaks its own and the one before. What is in a message (steps
 at the site, which refuses in one sentence what it does not have.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

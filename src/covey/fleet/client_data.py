@@ -1,7 +1,5 @@
 """Who is who in a simulation: which data a client holds in which round."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Whose updates point away from the others', round after round: remembered, and refused where it is beyond chance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

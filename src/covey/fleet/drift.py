@@ -1,7 +1,5 @@
 """How clients' data change while a run is under way: suddenly, gradually, again and again, one client after another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """How a simulation uses the machine: the settings of [engine]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

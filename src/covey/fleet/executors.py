@@ -1,7 +1,5 @@
 """Three ways to get jobs done with bit-identical results: here and now, in threads, in persistent processes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import multiprocessing as mp

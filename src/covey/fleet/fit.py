@@ -1,7 +1,5 @@
 """Whether data, model and objective fit each other: a mistake that every client would make is said before the first."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What one client's update may be beside the others': so that a stranger can neither end nor bend a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

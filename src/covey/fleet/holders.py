@@ -1,7 +1,5 @@
 """Which simulated clients have the frozen part of the model: each is sent it once, before its first row."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How much memory a simulation can need."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from covey.data.types import Federation, Samples

@@ -1,7 +1,5 @@
 """Who stands out by its updates, round after round: said at the end of a run, with what helps."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What it costs when clients send each other models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samples that Ray's workers read themselves, from storage that all machines share."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 from collections.abc import Callable

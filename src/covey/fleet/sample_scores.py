@@ -1,7 +1,5 @@
 """How good a row is on some test samples, one by one: a simulation looks them up for whoever holds them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

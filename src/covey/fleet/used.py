@@ -1,7 +1,5 @@
 """What the clients of a simulation use in a round: made anew, with the bits that a measurement of that round had."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What happens at a worker: one job is one client's task (or, for evaluation, several clients that share a row)."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

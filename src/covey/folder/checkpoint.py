@@ -1,7 +1,5 @@
 """Saving and loading a run: `checkpoint/N.safetensors`, and `checkpoint.json`, which is written last and names it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping, Sequence

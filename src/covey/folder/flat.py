@@ -1,7 +1,5 @@
 """A configuration as one table: `train.lr` -> 0.1, as trackers list settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`metrics.jsonl`: the rows of an unfinished run, with the SHA-256 of all that was written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A served model as a file for other programs: safetensors, PyTorch's own, ONNX."""
 
-from __future__ import annotations
-
 import io
 import logging
 import warnings

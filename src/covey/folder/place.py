@@ -1,7 +1,5 @@
 """What lies in a run folder, and whether a new run may use it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

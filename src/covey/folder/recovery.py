@@ -1,7 +1,5 @@
 """Back to the last good checkpoint of a run that one client has spoiled, and on without that client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

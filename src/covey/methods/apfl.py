@@ -1,7 +1,5 @@
 """APFL: adaptive personalized federated learning (Deng et al., 2020)."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 import torch

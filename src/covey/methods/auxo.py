@@ -1,7 +1,5 @@
 """Auxo: efficient federated learning via scalable client clustering (Liu et al., SoCC 2023)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, TypeVar
 

@@ -1,7 +1,5 @@
 """The references of every comparison: FedAvg (McMahan et al., 2017), FedProx (Li et al., 2020), alone, together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from covey.core import Method, Step, method

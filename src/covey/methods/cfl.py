@@ -1,7 +1,5 @@
 """CFL: clustered federated learning by splitting (Sattler et al., 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """CFL-GP: clustered federated learning via gradient-based partitioning (Kim, Kim and de Veciana, 2024)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

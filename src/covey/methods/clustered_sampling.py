@@ -1,7 +1,5 @@
 """Clustered sampling (Fraboni et al., 2021)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from covey.core import Method, method

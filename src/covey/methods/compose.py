@@ -1,7 +1,5 @@
 """Your own method, composed of named parts in a file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 

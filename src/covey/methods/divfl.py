@@ -1,7 +1,5 @@
 """DivFL: diverse client selection for federated learning via submodular maximization (Balakrishnan et al., 2022)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from covey.arrays import Array

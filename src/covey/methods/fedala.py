@@ -1,7 +1,5 @@
 """FedALA: adaptive local aggregation for personalized federated learning (Zhang et al., 2023)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, ClassVar
 

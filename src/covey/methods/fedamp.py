@@ -1,7 +1,5 @@
 """FedAMP: personalized cross-silo federated learning on non-IID data (Huang et al., 2021)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

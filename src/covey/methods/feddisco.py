@@ -1,7 +1,5 @@
 """FedDisco: federated learning with discrepancy-aware collaboration (Ye et al., 2023)."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

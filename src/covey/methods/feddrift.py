@@ -1,7 +1,5 @@
 """FedDrift: federated learning under distributed concept drift (Jothimurugesan et al., 2023)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

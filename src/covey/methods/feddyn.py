@@ -1,7 +1,5 @@
 """FedDyn: federated learning based on dynamic regularisation (Acar et al., 2021)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar

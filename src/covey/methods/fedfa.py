@@ -1,7 +1,5 @@
 """FedFa: fairness and accuracy in federated learning (Huang et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 

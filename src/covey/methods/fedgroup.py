@@ -1,7 +1,5 @@
 """FedGroup: efficient federated learning via decomposed similarity-based clustering (Duan et al., 2021)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedGWC: interaction-aware Gaussian weighting for clustered federated learning (Licciardi et al., 2025)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar
 

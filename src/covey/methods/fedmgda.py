@@ -1,7 +1,5 @@
 """FedMGDA+: federated learning meets multi-objective optimisation (Hu et al., 2022)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

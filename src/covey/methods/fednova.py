@@ -1,7 +1,5 @@
 """FedNova: tackling the objective inconsistency problem in heterogeneous federated optimization (Wang et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """FedPAC: personalized federated learning with feature alignment and classifier collaboration (Xu et al., 2023)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """FedProto: federated prototype learning across heterogeneous clients (Tan et al., 2022)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

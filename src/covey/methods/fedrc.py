@@ -1,7 +1,5 @@
 """FedRC: tackling diverse distribution shifts by robust clustering (Guo et al., 2024)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

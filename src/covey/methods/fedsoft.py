@@ -1,7 +1,5 @@
 """FedSoft: soft clustered federated learning with proximal local updating (Ruan and Joe-Wong, 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """FeSEM: multi-center federated learning (Long et al., 2023)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FLIPS: federated learning using intelligent participant selection (Bhope et al., 2023)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

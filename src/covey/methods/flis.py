@@ -1,7 +1,5 @@
 """FLIS: clustered federated learning via inference similarity (Morafah et al., 2023)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

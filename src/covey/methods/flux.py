@@ -1,7 +1,5 @@
 """FLUX: descriptor-driven clustered federated learning, also for clients without labels (Fenoglio et al., 2025)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

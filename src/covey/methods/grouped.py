@@ -1,7 +1,5 @@
 """One model per group, averaged among its clients: what most clustered methods do once they know who is alike."""
 
-from __future__ import annotations
-
 from covey.core import Bank, Group, Method
 from covey.parts.banks import to_group
 from covey.parts.group.membership import one_per_group

@@ -1,7 +1,5 @@
 """HeteroFL (Diao et al., 2021) and FedRolex (Alam et al., 2022): weak devices train a part of every layer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from covey.core import Method, method

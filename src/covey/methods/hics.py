@@ -1,7 +1,5 @@
 """HiCS-FL: heterogeneity-guided client sampling (Chen and Vikalo, 2024)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """IFCA (Ghosh et al., 2020): k models, and every client works on the one that suits it best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """LADD's clustering (Shenaj et al., WACV 2023): clients with pictures of one style share a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """MimeLite: mimicking centralized stochastic algorithms in federated learning (Karimireddy et al., 2021)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 The functions work on arrays over the clients that can be chosen; times in seconds, rounds counted from 1.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """PACFL: efficient distribution similarity identification via principal angles (Vahidian et al., 2023)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

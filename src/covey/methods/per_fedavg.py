@@ -1,7 +1,5 @@
 """Per-FedAvg: personalized federated learning with theoretical guarantees (Fallah et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """FedPer (Arivazhagan et al., 2019), FedRep (Collins et al., 2021), FedBN, Ditto (Li et al., 2021); fine-tuning."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated
 

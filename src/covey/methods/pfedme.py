@@ -1,7 +1,5 @@
 """pFedMe: personalized federated learning with Moreau envelopes (Dinh et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """Power-of-choice (Cho et al., 2020): of a few random candidates, those with the highest loss work."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@ What the defaults here improve is taken back; where a paper leaves a choice, it 
 that are given beside it count. Topologies' three methods are the paper's by default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

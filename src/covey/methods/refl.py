@@ -1,7 +1,5 @@
 """REFL: resource-efficient federated learning (Abdelmoniem et al., 2023)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from covey.core import ROUNDS_OF_SUMS, Key, Method, Round, Shows, method, part

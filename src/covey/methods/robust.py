@@ -1,7 +1,5 @@
 """FedAvg with Krum (Blanchard et al., 2017), trimmed mean or median (Yin et al., 2018) in place of the mean."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from covey.core import Method, method

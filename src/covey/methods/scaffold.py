@@ -1,7 +1,5 @@
 """SCAFFOLD: stochastic controlled averaging for federated learning (Karimireddy et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """FedAvg with an optimiser at the server: FedAvgM (Hsu et al., 2019), FedAdam, FedYogi, FedAdagrad (Reddi et al.)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from covey.core import Method, method

@@ -1,8 +1,6 @@
 """FedAsync (Xie et al., 2019) and FedBuff (Nguyen et al., 2022): the server continues when replies arrive, old or
 not."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -3,8 +3,6 @@
 The functions are pure: the state (tiers, credits, probabilities, accuracies) goes in and comes out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

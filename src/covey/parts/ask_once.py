@@ -1,8 +1,6 @@
 """Each client is asked the first time it is seen: its answer is kept, and who does not answer is asked again next
 round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ over rounds has less of it, at no cost for clients (Polyak and Juditsky, 1992; i
 networks). Training goes on from the last model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

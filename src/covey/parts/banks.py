@@ -1,7 +1,5 @@
 """Which models exist (banks), and which of them a client is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What a client uses: its cluster's model, moved to its own data as far as that helped the cluster's clients, or it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

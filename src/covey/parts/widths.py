@@ -1,7 +1,5 @@
 """Devices with networks of different widths: who is sent which part of the common model, and how parts are averaged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

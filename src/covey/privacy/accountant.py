@@ -9,8 +9,6 @@ itself, with one probability) and so many of all, uniformly. Each has its own ne
 A replaced client changes a sum by up to twice the clip length, so fixed-size sampling is accounted with half the noise.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Sequence

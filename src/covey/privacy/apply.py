@@ -1,7 +1,5 @@
 """The method with [private] in it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

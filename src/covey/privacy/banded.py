@@ -11,8 +11,6 @@ Clients are in b cohorts, by their number, which no data decide. Cohort t mod b 
 clients with b times the chance: T rounds are T / b sums for a client, amplified by Poisson sampling (their Theorem 4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ promise.
 about normal, with canaries and without; epsilon is that between these two distributions. An estimate, not a bound.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ So that ||v_k|| <= C, an update may have sqrt(1 - 1/16) of the clip length. The 
 noisy counts of who chose which model; a model's sum is divided by its share of the clients, as all rounds have told it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

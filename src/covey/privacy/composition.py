@@ -4,8 +4,6 @@ Two readings of the same numbers. For one *sample*: its data with and without th
 its data and any others look alike. Summaries, embeddings and gradients under noise protect samples only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Training that hides single samples: DP-SGD (Abadi et al., 2016), at the client, by Opacus or lanes."""
 
-from __future__ import annotations
-
 import math
 import secrets
 import warnings

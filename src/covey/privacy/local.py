@@ -1,7 +1,5 @@
 """Where every client protects itself: the server is shown single updates, and books what they cost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from covey.core import Key, Reply, Round, Step

@@ -1,7 +1,5 @@
 """More rounds for a private run: what they cost is said, and chosen, before any of them is made."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

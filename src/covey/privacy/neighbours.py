@@ -5,8 +5,6 @@ combining them with its square. In a large sum each has k neighbours: the client
 nobody knows beforehand, and everybody's neighbours are the k / 2 on either side. Any k others are then equally likely.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -7,8 +7,6 @@ sums, local updates     noise hides whatever of its data a client changes: m row
 promises                of an epsilon for one sample say nothing about several
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The noise of each round, so that all rounds together keep to the budget, whatever has been spent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """What a private run will cost, before it is made: the noise for an epsilon, or the epsilon of a noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from covey.core import Method

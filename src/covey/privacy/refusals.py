@@ -1,7 +1,5 @@
 """Which methods can be private at which level: what a part shows the server that no noise covers, and what to use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from covey.core import Method, each_reply, shows_of

@@ -1,8 +1,6 @@
 """Who participates in a private sum is a secret: amplification by sampling is worth nothing to whoever knows the
 draw."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 In a simulation the same whole numbers are added up without masks, so that both give bit-identical results.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Mapping, Sequence

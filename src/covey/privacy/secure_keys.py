@@ -3,8 +3,6 @@
 The forms are those of Flower's SecAgg+, so that sites of neighbouring versions understand each other.
 """
 
-from __future__ import annotations
-
 import base64
 
 from Crypto.Protocol.SecretSharing import Shamir

@@ -4,8 +4,6 @@ A dealer tells the SHA-256 of every share that it deals. Shares are as long as a
 tells nothing of them; and none can be swapped for another that has the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Literal

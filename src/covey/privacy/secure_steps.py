@@ -4,8 +4,6 @@ Keys, shares and sealed letters are in `secure_keys.py`. A mask is the key strea
 key of 256 bits into 32 for NumPy's generator, which can be tried out.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import os

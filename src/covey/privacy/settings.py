@@ -1,7 +1,5 @@
 """The table [private]: how what clients send in training is protected."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from covey.errors import UserError

@@ -11,8 +11,6 @@ distance, as it is with two halves of the data, of which each would have twice t
 what was told, and costs nothing more.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping

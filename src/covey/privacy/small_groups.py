@@ -1,7 +1,5 @@
 """No model for so few that it would be about them: small groups are merged."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Client-level differential privacy: the method is shown noisy sums of clipped updates, and never a single one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Who came, went or changed while a run is under way, in words, from its configuration."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """One page for a data-protection officer: who learns what, from whom, by which mechanism, at which epsilon; to sign."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ the fleets of the benchmark, the scoreboard and the design half of the natural s
 FedAvg is the mean of its gains there, similar fleets counting more; its interval is as wide as these gains differ.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """The calls of a Python program or a notebook: `covey.run`, `covey.resume`, `covey.compare` and `covey.advise`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from os import PathLike

@@ -1,7 +1,5 @@
 """Several methods on the same fleet, seeds and failures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """A run as one TOML file: read, complete with every default, check, and build what it describes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial

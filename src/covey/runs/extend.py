@@ -1,7 +1,5 @@
 """More rounds for a run: a finished one, too, continues as if it had been planned so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run that does not learn says so after a few rounds, and why."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

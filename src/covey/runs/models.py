@@ -1,7 +1,5 @@
 """The trained models of a run folder: what every client uses, what an unseen client is given, and both as files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

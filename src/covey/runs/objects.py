@@ -4,8 +4,6 @@ The run folder records the provenance of data, models and methods that only the 
 them for something else: its config.toml runs in a program that gives the same objects, and is refused anywhere else.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import inspect

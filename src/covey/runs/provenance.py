@@ -1,7 +1,5 @@
 """Whose own things a run is made of, and whether they are still what they were."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

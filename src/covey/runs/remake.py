@@ -1,7 +1,5 @@
 """The models that clients use, made again where a run folder does not store them: with the bits that were measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From a configuration to a finished run folder, with resume."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

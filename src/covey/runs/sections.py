@@ -1,7 +1,5 @@
 """What a configuration file consists of: its tables, and the settings that stand outside them or are common to one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal

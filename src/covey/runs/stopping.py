@@ -1,7 +1,5 @@
 """Early stopping: a run ends when a number has not become better for some rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ A tracker is made from its settings (`tracker = ["mine.py:Printed", {name = "mlf
 numbers, so that the same one serves a run in progress and a folder that was finished long ago.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A setting that names something in a registry: by its name, or by a table with its name and its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial

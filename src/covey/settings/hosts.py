@@ -1,7 +1,5 @@
 """Names and addresses of machines."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 

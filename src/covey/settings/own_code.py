@@ -1,7 +1,5 @@
 """Somebody's own code: modules and files loaded by name, the hash of their sources, and mistakes as one sentence."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

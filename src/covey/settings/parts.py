@@ -4,8 +4,6 @@ A part without settings is a function of the round. Any other entry makes a part
 or a function with keyword arguments. Arguments in `FILLED_IN` are filled in by the program.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A password in an address is for the one who uses it: it is never written into a file or said."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ One check for all of them, whether they come from a file, a command or Python, a
 `NAME is VALUE; allowed: ...`. Ranges are declared with the type (`covey.settings.ranges`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """American and British spellings are the same name: `train.optimizer` is `train.optimiser`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

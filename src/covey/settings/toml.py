@@ -1,7 +1,5 @@
 """The tables of a TOML file: reading them, setting single values, and what they may hold at all."""
 
-from __future__ import annotations
-
 import copy
 import reprlib
 import tomllib

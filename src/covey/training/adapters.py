@@ -1,7 +1,5 @@
 """Adapters, a few trained numbers beside frozen layers: LoRA (Hu et al., 2022), FFA-LoRA (Sun et al., 2024)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

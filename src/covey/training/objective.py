@@ -1,7 +1,5 @@
 """What a model is trained for: the loss, and the scores that are reported of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 

@@ -3,8 +3,6 @@
 A label is a time, with a minus where nothing had happened by then (the sample is censored), as in XGBoost.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Data sets that other packages carry: read from their files, without importing the package."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """CIFAR-10, CIFAR-100 and SVHN from train.npz and test.npz."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The 8x8 digits that come with scikit-learn."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Text: in which language is a short phrase? Names of emoji in eight languages, which the package emoji carries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

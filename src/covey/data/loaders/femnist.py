@@ -1,7 +1,5 @@
 """FEMNIST from all.npz or from LEAF's json files."""
 
-from __future__ import annotations
-
 import json
 import string
 from pathlib import Path

@@ -1,7 +1,5 @@
 """People who draw, speak and move: drawings by alphabet, spoken digits, a watch at the wrist."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal

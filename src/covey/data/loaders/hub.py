@@ -1,7 +1,5 @@
 """Any data set of the Hugging Face Hub by its name, or of a folder that `datasets` reads: images, texts, tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """MNIST, Fashion-MNIST and EMNIST from their official idx files."""
 
-from __future__ import annotations
-
 import string
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the image loaders share: the npz layout, checks, and how pixels are scaled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, TypeAlias
 

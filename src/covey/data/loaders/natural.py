@@ -1,8 +1,6 @@
 """Six tables whose clients are real: hospitals, airlines, states, authorities and schools. Nobody made their
 differences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """PACS from all.npz or from a folder of images for each domain and class."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Two tables of patients that come with scikit-learn, cut by what hospitals differ in: size of tumours, age and sex."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Texts: what a role of a play says next, a poet to begin with, and what a package is for, told by its maintainers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

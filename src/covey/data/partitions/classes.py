@@ -1,7 +1,5 @@
 """Clients that hold few classes, or the same ones in groups."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the partitions share: checks, rounding, and dealing a table of counts out as samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, TypeAlias, overload

@@ -1,7 +1,5 @@
 """Label mixes drawn from a Dirichlet distribution; the definitions are NOT equally hard at equal alpha."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from covey.arrays import Array

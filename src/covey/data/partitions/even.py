@@ -1,7 +1,5 @@
 """Clients that look alike, of equal or of unequal size."""
 
-from __future__ import annotations
-
 from collections.abc import Sized
 
 import numpy as np

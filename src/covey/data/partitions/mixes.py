@@ -1,7 +1,5 @@
 """Clients with prescribed label mixes and a common size: majority, m labels, some IID among skewed ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

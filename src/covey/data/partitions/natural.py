@@ -1,7 +1,5 @@
 """Clients as the data come: by writer, by domain, by how the images look."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from covey.arrays import Array

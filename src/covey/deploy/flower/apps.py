@@ -2,8 +2,6 @@
 ClientApp answer covey's questions about its data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

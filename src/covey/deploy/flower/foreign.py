@@ -1,7 +1,5 @@
 """A fleet of foreign ClientApps: they train and evaluate as they like, and tell arrays and metrics."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

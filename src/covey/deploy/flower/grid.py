@@ -1,7 +1,5 @@
 """Bytes over Flower by its public interface alone: as records, and over a Grid."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Flower's strategies inside covey's loop: the same clients, seeds, books and tables as every other method."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Covey's methods as a strategy of Flower: clusters, selection, mixing and correction for foreign ClientApps."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping

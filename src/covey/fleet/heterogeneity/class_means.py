@@ -1,7 +1,5 @@
 """What the samples of each label look like on average, in a few numbers, with differential privacy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 

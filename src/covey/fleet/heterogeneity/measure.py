@@ -3,8 +3,6 @@
 Standard errors are those of the jackknife over clients: how much a number moves when a client is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """What the numbers of heterogeneity are called, which values are high, and what they mean."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Gradient boosting (Chen and Guestrin, 2016) over clients: one sum of histograms for each level of each tree."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """Bagging (Breiman, 1996), the baseline of boosting: every client grows a tree on its own samples for one forest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """Where inputs are cut into bins: agreed on once, of what all clients tell of theirs, or of nothing but the scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

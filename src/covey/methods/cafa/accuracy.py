@@ -1,7 +1,5 @@
 """CAFA's averages: clients of large clusters, and models that do well on the others' data, count more."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """CFIC: cluster federated learning with intra-cluster correction (Yang et al., 2025)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -10,8 +10,6 @@ what does a client use?     the model with the lowest loss on its own data, move
                             say: decided at home, told to nobody
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar

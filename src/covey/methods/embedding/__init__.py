@@ -1,7 +1,5 @@
 """Clustering by embeddings (Prigent et al., HiPC 2024): a few hundred noisy bits per client, one model per cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal

@@ -12,8 +12,6 @@ index of the raw bits is best for two clusters, {0, 180} and {90, 270} degrees; 
 without any flips.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

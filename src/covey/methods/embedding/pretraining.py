@@ -1,7 +1,5 @@
 """How an encoder comes to be: trained by the fleet, on a public data set at the server, or both; or from a file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal

@@ -14,8 +14,6 @@ of 3 is three equal points), which no library's Ward offers and which `pregroupe
 matrix would not fit.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """HACCS (Wolfrath et al., 2022): clusters of devices with like data, and rounds made of clusters, not of devices."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Federated learning without a server (Dötzer, Mao et al., Communication Topologies for Decentralized FL)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from covey.core import GROUPS, NOTHING, Group, Method, Round, Select, method, part

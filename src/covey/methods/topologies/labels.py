@@ -1,7 +1,5 @@
 """Clusters of clients with like label distributions, as many as asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 

@@ -4,8 +4,6 @@ All functions take a `Membership` and give a new one. Vectors are the clients' l
 groups' members, so that they follow whatever the members do.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

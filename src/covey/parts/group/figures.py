@@ -1,7 +1,5 @@
 """What every clustering leaves for the report: silhouettes, the map of clients before and after, label curves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """K-means from many starts at once: all starts of a small fleet are one table, so that a hundred cost what ten did."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

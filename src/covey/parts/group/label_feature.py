@@ -1,7 +1,5 @@
 """Grouping by the one label that stands out most at a client (CFIC, eq. 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar

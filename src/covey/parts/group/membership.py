@@ -1,7 +1,5 @@
 """Groups by vectors that the clients report: found once, then kept as clients come and drift."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Groups by what clients report once: found among the first who do, and later ones join those they are nearest to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """K-means whose number of clusters is the one with the best mean silhouette (CAFA, eq. 3-6)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Applying a method's matrices to the bank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from scipy.sparse import csr_array

@@ -1,7 +1,5 @@
 """Averages: which share of the new rows comes from which reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Detectors of poisoned updates: whoever stands out is left out, and the rest is averaged as the method says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

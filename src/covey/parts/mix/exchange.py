@@ -1,7 +1,5 @@
 """Peers exchange models over a topology: the mix of the decentralised methods, and who represents whom."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Inner products of the clients' rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

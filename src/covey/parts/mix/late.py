@@ -1,7 +1,5 @@
 """Replies that come late: moved to where the model is now, and what they still count (REFL, Abdelmoniem et al.)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

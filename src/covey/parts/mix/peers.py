@@ -1,7 +1,5 @@
 """What travels between peers for a method's matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Low-rank adapters averaged as what they are, B A, and not A and B each for itself (FlexLoRA, Bai et al., 2024)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Averages inside groups that were made or changed in this very round."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

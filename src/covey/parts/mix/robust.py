@@ -4,8 +4,6 @@ Each is a part by itself (`Median()` combines the replies of every model of the 
 any method's mix with `Robust`: then every new row, of whatever group, is combined by it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

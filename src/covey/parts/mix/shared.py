@@ -1,7 +1,5 @@
 """One model per group, with the first layers common to all groups if wanted."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.sparse import csr_array

@@ -1,7 +1,5 @@
 """One model or many: clusters that look different while their classes lie alike share one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ noise.
 One cluster is a valid answer, and the answer on IID data and under label skew alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Clustered sampling (Fraboni et al., 2021): one client from each of m urns, so that all are represented on average."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 

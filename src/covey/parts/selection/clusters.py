@@ -1,7 +1,5 @@
 """Sampling that leaves no cluster out (CFIC, section 3.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 

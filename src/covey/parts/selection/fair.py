@@ -5,8 +5,6 @@ by one, so most rounds wait for a slow one. Here a round is chosen as a whole: a
 functions work on arrays; a cluster is an array of positions, latencies are in seconds, ages in rounds.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

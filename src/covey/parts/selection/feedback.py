@@ -1,7 +1,5 @@
 """What a scheduler can know of its devices' losses, and what knowing it costs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 

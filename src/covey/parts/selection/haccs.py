@@ -3,8 +3,6 @@
 The functions work on arrays; a cluster is a list of positions, latencies are in seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Selections that need to know nothing about the clients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from covey.core import NOTHING, ONE_MODEL, Round, Shows, part, server_client

@@ -1,7 +1,5 @@
 """Training before use, remembered for a round: what a run stores at its end are the rows that it has just measured."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import replace
 from hashlib import blake2b

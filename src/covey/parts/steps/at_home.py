@@ -1,7 +1,5 @@
 """How far a client should make a model its own: decided at home, on its own held-out data, and told to nobody."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Updates that travel in a shorter form: a stage that any method's local step can have."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args

@@ -1,7 +1,5 @@
 """CAFA's cross-evaluation: how good are the others' models on a client's own data?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -7,8 +7,6 @@
 One bit so treated is ln((1 - P) / P)-differentially private; `Spending` says what that adds up to.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import secrets

@@ -1,7 +1,5 @@
 """Gaussian noise: from the run's seed in a simulation, from OpenDP's secure source where data are at stake."""
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from typing import Any

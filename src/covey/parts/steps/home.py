@@ -1,7 +1,5 @@
 """Training in which some tensors of the model stay with the client (FedPer, FedRep, FedBN)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

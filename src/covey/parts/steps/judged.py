@@ -1,7 +1,5 @@
 """Local training that also tells, free of charge, whether training on the client's own data helped the client."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A client's label histogram: the least that tells which clients are alike."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """What a model makes of a sample before its last layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Training of a narrower network than the others', on a device that cannot hold the whole."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from covey.core import NOTHING, Client, Reply, Task, step

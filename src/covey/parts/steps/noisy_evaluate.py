@@ -1,7 +1,5 @@
 """How good a model is on a client's test data, under noise: how many of how many it gets right, both noisy."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model of the client's own beside the common one (Ditto), and how it is measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from torch import Tensor

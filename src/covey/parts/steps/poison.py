@@ -1,7 +1,5 @@
 """Hostile clients for a simulation: what they send is not what they trained."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Training of which only the update leaves the client: no loss, no number of samples; and with noise of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Prototypes: what the samples of each class look like on average before the last layer, and training towards them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """By what inputs are standardised where nobody sees all data: clients tell sums of theirs, with noise if wanted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

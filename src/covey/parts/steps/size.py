@@ -1,7 +1,5 @@
 """How many training samples a client holds: asked once, before anything is weighted by it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from covey.core import Client, Key, Reply, Round, Step, Task, step

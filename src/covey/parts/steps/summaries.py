@@ -1,7 +1,5 @@
 """What a HACCS client tells of its data: histograms of labels or targets P(y), of features P(X|y), of both P(X, y)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """A real site takes its model home: the row that it uses is made there and stays there; the server is told nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 

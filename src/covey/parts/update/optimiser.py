@@ -4,8 +4,6 @@ FedAvgM (Hsu et al., 2019) takes it with momentum, FedAdam, FedYogi and FedAdagr
 parameter. Every model of the bank has its own optimiser; one that nobody worked on stays, and what is remembered of it.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

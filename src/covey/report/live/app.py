@@ -1,7 +1,5 @@
 """The page and what it asks for: runs, their changes as server-sent events, one run in progress, reports."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

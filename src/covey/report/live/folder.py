@@ -1,7 +1,5 @@
 """All runs of a folder: found, read once, and read again only when their files change."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """A run in progress, read off the end of its journal: only what is new is read, and only the lines that are shown."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

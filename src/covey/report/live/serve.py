@@ -1,7 +1,5 @@
 """Serving the live page: until Ctrl-C, or beside something else."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """The runs as one table for the page: settings that all share are said once, only those that differ per run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """From a plan to its finished runs, and to one table and one page about all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The points of a sweep: every combination of the values that some settings are to take."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Mapping, Sequence

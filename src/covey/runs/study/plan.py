@@ -1,8 +1,6 @@
 """What a study runs: labels, configurations and seeds, kept in `study.json` so that it can be resumed from its
 folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

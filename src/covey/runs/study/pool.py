@@ -1,7 +1,5 @@
 """Several runs at once, each in a process of its own; a process that dies takes only its own run with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -1,7 +1,5 @@
 """How many runs fit this machine at once: its cores, and its free memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from covey.files import free_memory, usable_cores

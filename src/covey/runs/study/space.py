@@ -1,7 +1,5 @@
 """What `covey tune` tries: the training's main settings and the method's own, each in a range around its default."""
 
-from __future__ import annotations
-
 import math
 import typing
 from collections.abc import Mapping, Sequence

@@ -16,8 +16,6 @@ beside                another number that must not suffer, shown in brackets
 clusters              whether the accuracy of every true cluster of clients is shown, too
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

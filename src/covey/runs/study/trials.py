@@ -1,7 +1,5 @@
 """Trials of Optuna: its samplers choose settings, its pruners end runs by their learning curve, SQLite keeps it all."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tuning: the same number of trials for every method, on validation data; then the best settings on test data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

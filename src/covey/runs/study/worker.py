@@ -4,8 +4,6 @@ Both ways are lines of JSON. When its input ends, the study's process is gone, a
 was doing continues from its last checkpoint when the study does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -1,7 +1,5 @@
 """MLflow: settings as parameters, every number as a metric, in a local store or on a server."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """A finished run told to a tracker after the fact, from its folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorBoard: every number as a scalar, by rounds."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

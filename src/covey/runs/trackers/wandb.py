@@ -1,7 +1,5 @@
 """Weights & Biases, offline unless its own settings say otherwise."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping

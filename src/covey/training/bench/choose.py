@@ -1,7 +1,5 @@
 """Which bench runs a model: decided once, before the first task, and never changed in a run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

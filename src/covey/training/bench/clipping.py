@@ -1,7 +1,5 @@
 """Steps on gradients that are clipped sample by sample, under noise (DP-SGD, Abadi et al., 2016), with Opacus."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

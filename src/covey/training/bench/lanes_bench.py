@@ -1,7 +1,5 @@
 """The bench that runs small models with the fast CPU trainer: the only file that knows the package `lanes`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Unpack

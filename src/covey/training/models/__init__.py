@@ -1,7 +1,5 @@
 """The papers' networks by name: `build("lenet5", input_shape=(1, 28, 28), outputs=10)`; logits out."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math

@@ -1,7 +1,5 @@
 """The embedding paper's autoencoders: `.encoder` makes the code, `.decoder` a picture in [0, 1] from it."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """VGG-11 and VGG-19 with batch norm, and ResNet-18, as the papers use them on 32 and 64 pixel pictures."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import torch

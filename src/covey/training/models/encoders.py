@@ -4,8 +4,6 @@ Other samples, such as rows of tables, are their own codes: nothing is trained, 
 are told by which tokens are in them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import threading

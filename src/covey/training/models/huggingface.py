@@ -1,7 +1,5 @@
 """Networks of Hugging Face by their folder, on batches as they take them: tokens with a mask, cut to the longest."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The papers' small convolutional networks; the first linear layer follows the picture's size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

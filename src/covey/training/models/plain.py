@@ -1,7 +1,5 @@
 """Models without convolutions: softmax regression and a small multi-layer perceptron."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod

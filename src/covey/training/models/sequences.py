@@ -3,8 +3,6 @@
 What stands at a place is told by what came before it, never by what follows: padding at the end changes nothing.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

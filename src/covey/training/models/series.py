@@ -1,7 +1,5 @@
 """A small network for series of several channels: convolutions over time."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from covey.errors import UserError

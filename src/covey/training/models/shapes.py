@@ -1,7 +1,5 @@
 """What a network may ask of its input: a picture that is large enough, and its size after some layers."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

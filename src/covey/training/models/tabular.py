@@ -1,7 +1,5 @@
 """The network for tables: a linear model, and beside it a small perceptron for what a line cannot say."""
 
-from __future__ import annotations
-
 from math import prod
 
 from torch import Tensor, nn

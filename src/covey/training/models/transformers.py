@@ -1,7 +1,5 @@
 """The block of transformers (Vaswani et al., 2017), and a small vision transformer (Dosovitskiy et al., 2021)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

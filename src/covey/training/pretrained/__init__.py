@@ -1,7 +1,5 @@
 """Frozen encoders by name: a picture goes in once, its features are what any method trains on."""
 
-from __future__ import annotations
-
 import os
 from contextvars import ContextVar
 from dataclasses import dataclass, replace

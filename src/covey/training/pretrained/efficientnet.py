@@ -1,7 +1,5 @@
 """EfficientNet-Lite0 (Tan and Le, 2019; Liu, 2020) as ImageNet left it: 1,280 features."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Every sample through the encoder once: features by the digest of the picture, kept on disk for all runs."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from collections.abc import Callable

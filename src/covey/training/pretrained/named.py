@@ -4,8 +4,6 @@ Weights are read from safetensors files, never from pickles, and no code comes w
 package that is installed here. A site is told the network's name and its settings, and is sent the weights.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

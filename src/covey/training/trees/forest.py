@@ -1,7 +1,5 @@
 """A row of the model `trees` as arrays: where samples fall, and how a level is grown."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A forest of boosted trees as a network: a fixed number of trees of fixed depth in a few flat tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from typing import Annotated, Protocol, TypeVar, cast, runtime_checkable

@@ -1,7 +1,5 @@
 """What a histogram of gradients says: where to split a node, what each side is worth (Chen and Guestrin, 2016)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
