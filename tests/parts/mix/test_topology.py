@@ -37,6 +37,26 @@ def test_the_ledgers_of_the_stored_runs_have_all_18_counts(file: str, place: int
     assert counted == {(case, pair): {counts[place]} for case in cases for pair, counts in TABLE_1.items()}
 
 
+def test_a_third_layer_is_a_backbone_of_regions() -> None:
+    """Two regions of five clusters, joined by two links in each direction: 2 x 5 x 4 + 4 = 44 links.
+
+    Of 50 clients 40 are no representatives. A backbone round sends 44 + 40 models, a cluster round 40 + 40, and of
+    100 rounds half are one, half the other: 50 x 84 + 50 x 80.
+    """
+    design = Design(
+        kind="hierarchical",
+        backbone="ring_of_cliques(2, 5)",
+        nodes=50,
+        clusters=10,
+        cluster_every=2,
+        backbone_every=2,
+    )
+    assert sum(messages(f) for factors in design.schedule(100) for f in factors) == 8200
+    links = adjacency(graph("ring_of_cliques(2, 5)", 10)).toarray() != 0
+    assert links[:5, :5].sum() == links[5:, 5:].sum() == 20
+    assert links[:5, 5:].sum() == links[5:, :5].sum() == 2
+
+
 def test_equal_periods_of_2_never_meet() -> None:
     both = [events(r, kind="hierarchical", cluster_every=2, backbone_every=2) for r in range(4)]
     assert both == [(False, True), (True, False), (False, True), (True, False)]
