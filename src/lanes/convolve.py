@@ -1,10 +1,11 @@
 """Writes the operations of convolutions, forward, backward and transposed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lanes.compiled import instructions as do
 from lanes.compiled.operations import Operation
-from lanes.compiled.tiles import Reach, best, cover, split
+from lanes.compiled.tiles import Reach, best, cover, parts, split
 from lanes.geometry import Comb
 from lanes.graph import Conv, Deconv
 from lanes.workspace import Tensor, Writer
@@ -142,8 +143,11 @@ def _conv(
         per = x.shape.channels
         reach = Reach(taps=kernel.widths, stride=stride[1], pad=pad[1], width=x_columns)
         w_run, x_run = kernel.column, w.isa.lanes
-    height, spans = cover(w.isa, y.channels, y.columns, reach, max(1, len(pairs)))
-    m_chunks = split(y.channels, height)
+    tilings = []
+    for together in parts(w.isa):
+        height, spans = cover(w.isa, y.channels, y.columns, reach, max(1, len(pairs)), together)
+        chunks = [(s.start, s.columns, s.tiles, s.skip, s.run) for s in spans]
+        tilings.append(_tiling(w, split(y.channels, height), chunks))
     return do.Conv(
         x=x.column(-pad[1]),
         x_block=x.block,
@@ -168,10 +172,13 @@ def _conv(
         y_rows=y.rows,
         accumulate=int(accumulate),
         relu=int(relu),
-        m_chunks=w.table(m_chunks),
-        m_count=len(m_chunks),
-        w_chunks=w.table([(s.start, s.columns, s.tiles, s.skip, s.run) for s in spans]),
-        w_count=len(spans),
+        tilings=w.table(tilings),
+    )
+
+
+def _tiling(w: Writer, m_chunks: Sequence[tuple[int, ...]], chunks: Sequence[tuple[int, ...]]) -> do.Tiling:
+    return do.Tiling(
+        m_chunks=w.table(m_chunks), m_count=len(m_chunks), chunks=w.table(chunks), tiles=len(chunks)
     )
 
 
@@ -187,8 +194,10 @@ def weight_gradient(
         for c in range(channels)
         for v in range(kw)
     ]
-    tile = best(w.isa, outputs, channels * kw)
-    m_chunks, t_chunks = split(outputs, tile[0]), split(channels * kw, tile[1])
+    tilings = []
+    for together in parts(w.isa):
+        tile = best(w.isa, channels * kw, outputs, together)
+        tilings.append(_tiling(w, split(outputs, tile[1], together), split(channels * kw, tile[0])))
     w.do(
         Operation.CONV_GRAD,
         do.ConvGrad(
@@ -207,10 +216,7 @@ def weight_gradient(
             per=channels * kw,
             gradient=gradient,
             gradient_m=channels * area,
-            m_chunks=w.table(m_chunks),
-            m_count=len(m_chunks),
-            t_chunks=w.table(t_chunks),
-            t_count=len(t_chunks),
+            tilings=w.table(tilings),
         ),
         by_block=True,
     )

@@ -16,7 +16,7 @@ from covey.training.models import build
 from lanes import LanesError
 from lanes.compiled import library
 from lanes.compiled.isa import AVX2, AVX512, NEON, host
-from lanes.compiled.tiles import Reach, cover, shapes, split
+from lanes.compiled.tiles import Reach, cover, parts, shapes, split
 from lanes.program import Each
 
 
@@ -120,7 +120,7 @@ def test_the_same_source_becomes_neon() -> None:
     result = subprocess.run(
         [sys.executable, "-c", FOR_ARM], env=environment, capture_output=True, text=True, check=True
     )
-    for name in ("lanes_contract_4_6", "lanes_correlate_4_6"):
+    for name in ("lanes_contract_1_4_6", "lanes_correlate_1_4_6"):
         kernel = result.stdout.split(f"{name}:")[1].split(".Lfunc_end")[0]
         tile = re.findall(r"\bfmla\s+v\d+\.4s", kernel)
         assert len(tile) >= 4 * 6
@@ -136,6 +136,18 @@ def test_tiles_fit_into_the_registers_and_cover_everything(isa: object) -> None:
     rows, spans = cover(isa, 7, 14, reach, 80)
     assert [c for s in spans for c in range(s.start, s.start + s.columns * s.tiles)] == list(range(14))
     assert all((rows, s.columns) in shapes(isa) for s in spans)
+
+
+def test_where_two_columns_share_a_vector_tiles_have_an_even_number_of_them_or_one() -> None:
+    assert parts(AVX512) == parts(AVX2) == [1, 2]
+    assert parts(NEON) == [1]  # two floats are too few
+    assert {columns for _, columns in shapes(AVX512, 2)} == {1, 2, 4, 6}
+    assert all((rows + 1) * -(-columns // 2) + 1 <= 16 for rows, columns in shapes(AVX2, 2))
+    assert split(9, 4, 2) == [(0, 4), (4, 4), (8, 1)]
+    assert split(1, 4, 2) == [(0, 1)]
+    rows, spans = cover(AVX512, 7, 15, Reach(taps=5, stride=1, pad=4, width=11), 80, 2)
+    assert [c for s in spans for c in range(s.start, s.start + s.columns * s.tiles)] == list(range(15))
+    assert all((rows, s.columns) in shapes(AVX512, 2) for s in spans)
 
 
 def test_taps_that_see_only_margin_are_left_out() -> None:

@@ -5,24 +5,32 @@ from typing import Any
 import numpy as np
 
 from lanes.compiled.emit import LANES
+from lanes.compiled.instructions import Tiling
+from lanes.compiled.isa import host
 from lanes.compiled.jit import jit
 from lanes.compiled.native import at, contract, correlate, f32, pool, unpool
-from lanes.compiled.tiles import HALF, ROW
-from lanes.compiled.vector import ACCUMULATE, BIAS, HALVES, ZERO
+from lanes.compiled.tiles import NARROW, ROW, parts
+from lanes.compiled.vector import ACCUMULATE, BIAS, ZERO
 
 NO_FLOOR = np.float32(-np.inf)
+PER_TILING = len(Tiling._fields)
+
+
+HALVES = 2 in parts(host())
 
 
 @jit
-def half(s: Any, b: int) -> int:
-    """HALF if at most half of the lanes of block b hold a sample: the others need no arithmetic, nor do bits change."""
-    return HALF if HALVES and s.size - b * LANES <= LANES // 2 else 0
+def narrow(s: Any, b: int) -> int:
+    """1 if at most half of the lanes of block b hold a sample: two places then share a vector, and no bits change."""
+    return 1 if HALVES and s.size - b * LANES <= LANES // 2 else 0
 
 
 @jit
 def conv_row(s: Any, c: Any, b: int, i: int, h: int, y: Any, y_m: int, floor: Any) -> None:
     """Row h of the output channels of chunk i."""
-    m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
+    part = narrow(s, b)
+    tiling = at(s.tables, c.tilings + PER_TILING * part)
+    m, rows = s.tables[tiling[0] + 2 * i], s.tables[tiling[0] + 2 * i + 1]
     top = h * c.stride - c.pad
     low, high = max(0, -top), min(c.heights, c.x_rows - top)
     count = max(0, high - low) * c.per
@@ -31,9 +39,9 @@ def conv_row(s: Any, c: Any, b: int, i: int, h: int, y: Any, y_m: int, floor: An
     weight = at(s.row, c.weight + m * c.weight_m)
     start = ACCUMULATE if c.accumulate else (BIAS if c.bias >= 0 else ZERO)
     bias = at(s.row, max(0, c.bias) + m)
-    shape = rows * ROW + half(s, b)
-    for j in range(c.w_count):
-        chunk = at(s.tables, c.w_chunks + 5 * j)
+    shape = part * NARROW + rows * ROW
+    for j in range(tiling[3]):
+        chunk = at(s.tables, tiling[2] + 5 * j)
         w, columns, tiles, skip, run = chunk[0], chunk[1], chunk[2], chunk[3], chunk[4]
         contract(
             at(weight, skip * c.w_run),
@@ -59,8 +67,9 @@ def conv_row(s: Any, c: Any, b: int, i: int, h: int, y: Any, y_m: int, floor: An
 @jit
 def conv(s: Any, c: Any, b: int) -> None:
     floor = f32(0) if c.relu else NO_FLOOR
-    for i in range(c.m_count):
-        m = s.tables[c.m_chunks + 2 * i]
+    tiling = at(s.tables, c.tilings + PER_TILING * narrow(s, b))
+    for i in range(tiling[1]):
+        m = s.tables[tiling[0] + 2 * i]
         for h in range(c.y_rows):
             y = at(s.work, c.y + b * c.y_block + m * c.y_m + h * c.y_row)
             conv_row(s, c, b, i, h, y, c.y_m, floor)
@@ -69,8 +78,9 @@ def conv(s: Any, c: Any, b: int) -> None:
 @jit
 def conv_pool(s: Any, c: Any, p: Any, b: int) -> None:
     floor = f32(0) if p.relu else NO_FLOOR
-    for i in range(c.m_count):
-        m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
+    tiling = at(s.tables, c.tilings + PER_TILING * narrow(s, b))
+    for i in range(tiling[1]):
+        m, rows = s.tables[tiling[0] + 2 * i], s.tables[tiling[0] + 2 * i + 1]
         for h in range(p.rows):
             for second in range(2):
                 y = at(s.work, c.y + second * c.y_row)
@@ -135,16 +145,18 @@ def delta(s: Any, c: Any, b: int) -> None:
 
 @jit
 def conv_grad(s: Any, c: Any, b: int) -> None:
+    part = narrow(s, b)
+    tiling = at(s.tables, c.tilings + PER_TILING * part)
     for kh in range(c.heights):
         low = max(0, -((kh - c.pad) // c.stride)) if kh < c.pad else 0
         high = min(c.rows, (c.x_rows - 1 + c.pad - kh) // c.stride + 1)
         x = at(s.work, c.x + b * c.x_block + (low * c.stride - c.pad + kh) * c.x_row)
-        for i in range(c.m_count):
-            m, rows = s.tables[c.m_chunks + 2 * i], s.tables[c.m_chunks + 2 * i + 1]
+        for i in range(tiling[1]):
+            m, columns = s.tables[tiling[0] + 2 * i], s.tables[tiling[0] + 2 * i + 1]
             delta = at(s.work, c.delta + b * c.delta_block + m * c.delta_m + low * c.delta_row)
             gradient = at(s.work, c.gradient + m * c.gradient_m)
-            for j in range(c.t_count):
-                t, columns = s.tables[c.t_chunks + 2 * j], s.tables[c.t_chunks + 2 * j + 1]
+            for j in range(tiling[3]):
+                t, rows = s.tables[tiling[2] + 2 * j], s.tables[tiling[2] + 2 * j + 1]
                 correlate(
                     delta,
                     c.delta_m,
@@ -157,5 +169,5 @@ def conv_grad(s: Any, c: Any, b: int) -> None:
                     c.columns,
                     gradient,
                     c.gradient_m,
-                    rows * ROW + columns + half(s, b),
+                    part * NARROW + rows * ROW + columns,
                 )

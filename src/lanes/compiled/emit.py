@@ -49,13 +49,14 @@ class Variable:
 
 
 class Emitter:
-    """Adds instructions to one function, which works on all lanes of a vector or on the first `lanes` of them."""
+    """Adds instructions to one function.
+
+    Where only the first half of every vector's lanes hold a sample, `lanes`, two such vectors are worked on as one.
+    """
 
     def __init__(self, b: ir.IRBuilder, lanes: int = LANES) -> None:
         self.b = b
         self.lanes = lanes
-        self.vector = ir.VectorType(F32, lanes)
-        self.nothing = ir.Constant(self.vector, None)
 
     def variable(self, value: Value) -> Variable:
         return Variable(self.b, value)
@@ -66,18 +67,42 @@ class Emitter:
             return self.b.gep(pointer, [I64(offset * times)])
         return self.b.gep(pointer, [self.b.mul(offset, I64(times))])
 
-    def load(self, pointer: Value, type_: ir.VectorType | None = None) -> Value:
-        type_ = type_ or self.vector
+    def load(self, pointer: Value, type_: ir.VectorType = VECTOR) -> Value:
         value = self.b.load(self.b.bitcast(pointer, type_.as_pointer()))
         value.align = 1 if type_ == BYTES else 4
         return value
 
     def store(self, value: Value, pointer: Value) -> None:
-        """Of the first lanes alone: zero goes into the others."""
-        if value.type == self.vector and self.lanes < LANES:
-            value = self.shuffle(value, self.nothing, range(LANES))
         instruction = self.b.store(value, self.b.bitcast(pointer, value.type.as_pointer()))
         instruction.align = 1 if value.type == BYTES else 4
+
+    def groups(self, count: int) -> list[range]:
+        """Which of so many vectors are worked on as one."""
+        together = LANES // self.lanes
+        return [range(first, min(first + together, count)) for first in range(0, count, together)]
+
+    def load_together(self, pointers: Sequence[Value]) -> Value:
+        """The first lanes of one or two vectors side by side in one; zero behind them."""
+        if self.lanes == LANES:
+            return self.load(pointers[0])
+        part = ir.VectorType(F32, self.lanes)
+        first, *more = (self.load(pointer, part) for pointer in pointers)
+        return self.shuffle(first, more[0] if more else ir.Constant(part, None), range(LANES))
+
+    def load_repeated(self, pointer: Value) -> Value:
+        """The first lanes of a vector, again and again."""
+        part = self.load(pointer, ir.VectorType(F32, self.lanes))
+        return self.shuffle(part, part, [*range(self.lanes)] * (LANES // self.lanes))
+
+    def lanes_at(self, place: int) -> list[int]:
+        """The first lanes of the vector at this place of those that are side by side in one."""
+        return [*range(place * self.lanes, (place + 1) * self.lanes)]
+
+    def store_apart(self, value: Value, pointers: Sequence[Value]) -> None:
+        """What is side by side in one vector, each into the first lanes of its own; zero into the others."""
+        for place, pointer in enumerate(pointers):
+            lanes = self.lanes_at(place) + [LANES] * (LANES - self.lanes)
+            self.store(self.shuffle(value, NOTHING, lanes), pointer)
 
     def number(self, pointer: Value, index: int = 0) -> Value:
         """The scalar pointer[index]."""
@@ -85,8 +110,8 @@ class Emitter:
 
     def spread(self, scalar: Value) -> Value:
         """A scalar in all lanes."""
-        empty = ir.Constant(self.vector, ir.Undefined)
-        return self.shuffle(self.b.insert_element(empty, scalar, I32(0)), empty, [0] * self.lanes)
+        empty = ir.Constant(VECTOR, ir.Undefined)
+        return self.shuffle(self.b.insert_element(empty, scalar, I32(0)), empty, [0] * LANES)
 
     def shuffle(self, first: Value, second: Value, lanes: Sequence[int]) -> Value:
         """The named lanes of two vectors; the second's begin where the first's end."""
@@ -173,6 +198,16 @@ class Emitter:
         with self.b.if_then(self.b.icmp_signed("==", first, I64(number))):
             yield
 
+    def sums_apart(self, values: Sequence[Value], counts: Sequence[int]) -> list[Value]:
+        """The sum over the lanes of each of those `counts` vectors that are side by side in one."""
+        return self.lane_sums(
+            [
+                self.shuffle(value, value, self.lanes_at(place))
+                for value, count in zip(values, counts, strict=True)
+                for place in range(count)
+            ]
+        )
+
     def lane_sums(self, vectors: Sequence[Value]) -> list[Value]:
         """The sum over the lanes of each vector: two vectors become one of half sums, again and again."""
         if len(vectors) > self.lanes:
@@ -202,7 +237,7 @@ def define(
     body: Callable[..., None],
     lanes: int = LANES,
 ) -> ir.Function:
-    """A function of the module, written by `body(emitter, *arguments)`; on the first `lanes` lanes."""
+    """A function of the module, written by `body(emitter, *arguments)`; `lanes`: of the Emitter."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name=name)
     function.attributes.add("nounwind")
     b = ir.IRBuilder(function.append_basic_block("entry"))

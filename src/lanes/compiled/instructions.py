@@ -35,6 +35,15 @@ class Zero(NamedTuple):
     size: int
 
 
+class Tiling(NamedTuple):
+    """How a convolution's loops are cut into tiles."""
+
+    m_chunks: int  # table of (first channel, channels)
+    m_count: int
+    chunks: int  # table of (first column, columns a tile, tiles, first tap of a run, taps); ConvGrad: (first tap, taps)
+    tiles: int
+
+
 class Conv(NamedTuple):
     """y[m, h, w] = start + sum over taps of weight * x: convolution, and its gradient by x (taps flipped).
 
@@ -66,10 +75,7 @@ class Conv(NamedTuple):
     y_rows: int
     accumulate: int
     relu: int
-    m_chunks: int  # table of (first channel, channels)
-    m_count: int
-    w_chunks: int  # table of (first column, columns a tile, tiles, first tap of a run, taps)
-    w_count: int
+    tilings: int  # table of two `Tiling`s: for blocks of which more than half is full, and for others
 
 
 class Rows(NamedTuple):
@@ -142,10 +148,7 @@ class ConvGrad(NamedTuple):
     per: int
     gradient: int
     gradient_m: int
-    m_chunks: int
-    m_count: int
-    t_chunks: int  # table of (first tap, taps)
-    t_count: int
+    tilings: int  # as in Conv
 
 
 class TurnedGrad(NamedTuple):

@@ -6,31 +6,53 @@ from itertools import pairwise
 from lanes.compiled.isa import Isa
 
 ROW = 16  # a tile shape is one number: rows * ROW + columns
-HALF = ROW**2  # more: the same tile on the first half of the lanes
-FEWEST_LANES = 8  # vectors of fewer floats multiply no faster
+NARROW = ROW**2  # more: a tile for blocks of which at most half of the lanes hold a sample
+FEWEST_LANES = 4  # of half a vector: fewer take longer to put side by side than they save
 MOST_ROWS, MOST_COLUMNS = 8, 8
+MOST_VECTORS = 3  # in a row of a tile where two columns share a vector
 
 
-def shapes(isa: Isa) -> list[tuple[int, int]]:
-    """(rows, columns) of all tiles whose accumulators, inputs and one weight fit into the registers."""
+def parts(isa: Isa) -> list[int]:
+    """How many columns share a vector: one, or two where at most half of the lanes hold a sample.
+
+    Four that share one took 0.005 ms off a step of 0.117 (LeNet-5, four samples), and twice as long to compile.
+    """
+    return [1, 2] if isa.lanes >= 2 * FEWEST_LANES else [1]
+
+
+def vectors(columns: int, together: int) -> int:
+    """Of a tile's row; `together` columns share one."""
+    return -(-columns // together)
+
+
+def shapes(isa: Isa, together: int = 1) -> list[tuple[int, int]]:
+    """(rows, columns) of all tiles whose accumulators, inputs and one weight fit into the registers.
+
+    Where columns share vectors, these are full, or there is one that is not.
+    """
+    most = MOST_COLUMNS if together == 1 else MOST_VECTORS
+    widths = [*range(1, together), *(together * count for count in range(1, most + 1))]
     return [
         (rows, columns)
         for rows in range(1, MOST_ROWS + 1)
-        for columns in range(1, MOST_COLUMNS + 1)
-        if rows * columns + columns + 1 <= isa.registers
+        for columns in widths
+        if (rows + 1) * vectors(columns, together) + 1 <= isa.registers
     ]
 
 
-def split(size: int, most: int) -> list[tuple[int, int]]:
-    """(start, length) of the fewest nearly equal pieces of at most `most`."""
-    count = -(-size // most)
-    edges = [size * i // count for i in range(count + 1)]
-    return [(a, b - a) for a, b in pairwise(edges)]
+def split(size: int, most: int, together: int = 1) -> list[tuple[int, int]]:
+    """(start, length) of the fewest nearly equal pieces of at most `most`; the last may not fill its vector."""
+    whole, rest = divmod(size, together)
+    count = vectors(whole, max(1, most // together))
+    edges = [together * (whole * i // count) for i in range(count + 1)] if count else [0]
+    pieces = [(a, b - a) for a, b in pairwise(edges)]
+    return [*pieces, (size - rest, rest)] if rest else pieces
 
 
-def _cycles(rows: int, columns: int) -> float:
+def _cycles(rows: int, columns: int, together: int = 1) -> float:
     """Of a tile's step: two multiply-adds or two loads a cycle, latency of four; a little for the borders."""
-    return max(rows * columns / 2, (rows + columns) / 2, 4) + 0.02 * (rows + columns)
+    count = vectors(columns, together)
+    return max(rows * count / 2, (rows + columns) / 2, 4) + 0.02 * (rows + count)
 
 
 def _overhead(rows: int, columns: int) -> float:
@@ -38,13 +60,17 @@ def _overhead(rows: int, columns: int) -> float:
     return 20 + 1.5 * rows * columns
 
 
-def best(isa: Isa, rows: int, columns: int, most_columns: int | None = None) -> tuple[int, int]:
+def best(isa: Isa, rows: int, columns: int, together: int = 1) -> tuple[int, int]:
     """The tile shape with the fewest cycles for a loop of `rows` times `columns`."""
 
     def total(shape: tuple[int, int]) -> float:
-        return sum(_cycles(r, c) for _, r in split(rows, shape[0]) for _, c in split(columns, shape[1]))
+        return sum(
+            _cycles(r, c, together)
+            for _, r in split(rows, shape[0])
+            for _, c in split(columns, shape[1], together)
+        )
 
-    return min((s for s in shapes(isa) if most_columns is None or s[1] <= most_columns), key=total)
+    return min(shapes(isa, together), key=total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,28 +100,34 @@ class Reach:
         return (low, high - low) if high > low else (0, 0)
 
 
-def cover(isa: Isa, channels: int, columns: int, reach: Reach, steps: float) -> tuple[int, list[Span]]:
+def cover(
+    isa: Isa, channels: int, columns: int, reach: Reach, steps: float, together: int = 1
+) -> tuple[int, list[Span]]:
     """How to tile the rows of a convolution's output: (channels a tile, spans of columns) with the fewest cycles.
 
     `steps` is the number of taps over rows and input channels, for each of which the taps of `reach` are run.
-    Near the borders, where few of these matter, narrow tiles can be cheaper than wide ones.
+    Near the borders, where few of these matter, narrow tiles can be cheaper than wide ones. `together` columns share a
+    vector.
     """
     choices = []
     for rows in range(1, min(channels, MOST_ROWS) + 1):
-        widths = [c for r, c in shapes(isa) if r == rows]
+        widths = [c for r, c in shapes(isa, together) if r == rows]
         heights = [length for _, length in split(channels, rows)]
         if heights[-1] == rows:  # the last piece is the largest
-            choices.append((*_cheapest(columns, widths, heights, reach, steps), rows))
+            choices.append((*_cheapest(columns, widths, heights, reach, steps, together), rows))
     _, spans, rows = min(choices, key=lambda choice: choice[0])
     return rows, spans
 
 
 def _cheapest(
-    columns: int, widths: list[int], heights: list[int], reach: Reach, steps: float
+    columns: int, widths: list[int], heights: list[int], reach: Reach, steps: float, together: int
 ) -> tuple[float, list[Span]]:
     """The cheapest way to cut the columns into tiles of these widths, by dynamic programming."""
     cost = {
-        width: (sum(_cycles(h, width) for h in heights) * steps, sum(_overhead(h, width) for h in heights))
+        width: (
+            sum(_cycles(h, width, together) for h in heights) * steps,
+            sum(_overhead(h, width) for h in heights),
+        )
         for width in widths
     }
     best_at: list[tuple[float, int]] = [(0.0, 0)]  # (cycles of the columns before, width of the last tile)

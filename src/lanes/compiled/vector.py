@@ -23,11 +23,10 @@ from lanes.compiled.emit import (
     marks,
 )
 from lanes.compiled.isa import host
-from lanes.compiled.tiles import FEWEST_LANES, HALF, ROW, shapes
+from lanes.compiled.tiles import NARROW, ROW, parts, shapes
 from lanes.compiled.transforms import TRANSFORM, define_transforms
 
 ZERO, BIAS, ACCUMULATE = 0, 1, 2  # what a contraction starts from
-HALVES = LANES >= 2 * FEWEST_LANES  # whether half of a vector is worth kernels of its own
 
 
 def contract(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
@@ -38,37 +37,38 @@ def contract(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
     """
     a, a_m, x0, x_n, taps, count, run, a_run, x_run, y0, y_m, y_n, bias, start, floor, tiles, _ = arguments
     x, y, low = e.variable(x0), e.variable(y0), e.spread(floor)
-    totals = [[e.variable(e.nothing) for _ in range(columns)] for _ in range(rows)]
-    places = [(m, n) for m in range(rows) for n in range(columns)]
+    groups = e.groups(columns)
+    totals = [[e.variable(NOTHING) for _ in groups] for _ in range(rows)]
+    places = [(m, n) for m in range(rows) for n in range(len(groups))]
 
-    def target(m: int, n: int) -> Value:
-        return e.at(e.at(y.now, y_m, m), y_n, n)
+    def targets(m: int, n: int) -> list[Value]:
+        return [e.at(e.at(y.now, y_m, m), y_n, column) for column in groups[n]]
 
     with e.repeat(tiles):
         for m, n in places:
-            totals[m][n].now = e.nothing
+            totals[m][n].now = NOTHING
         with e.when(start, BIAS):
             for m in range(rows):
                 value = e.spread(e.number(bias, m))
-                for n in range(columns):
-                    totals[m][n].now = value
+                for total in totals[m]:
+                    total.now = value
         with e.when(start, ACCUMULATE):
             for m, n in places:
-                totals[m][n].now = e.load(target(m, n))
+                totals[m][n].now = e.load_together(targets(m, n))
         tap = e.variable(taps)
         with e.repeat(count):
             pa = e.variable(e.at(a, e.number(tap.now, 0)))
             px = e.variable(e.at(x.now, e.number(tap.now, 1)))
             with e.repeat(run):
-                inputs = [e.load(e.at(px.now, x_n, n)) for n in range(columns)]
+                inputs = [e.load_together([e.at(px.now, x_n, n) for n in group]) for group in groups]
                 for m in range(rows):
                     weight = e.spread(e.number(e.at(pa.now, a_m, m)))
-                    for n in range(columns):
-                        e.multiply_add(weight, inputs[n], totals[m][n])
+                    for values, total in zip(inputs, totals[m], strict=True):
+                        e.multiply_add(weight, values, total)
                 pa.now, px.now = e.at(pa.now, a_run), e.at(px.now, x_run)
             tap.now = e.at(tap.now, 2)
         for m, n in places:
-            e.store(e.at_least(totals[m][n].now, low), target(m, n))
+            e.store_apart(e.at_least(totals[m][n].now, low), targets(m, n))
         x.now, y.now = e.at(x.now, x_n, columns), e.at(y.now, y_n, columns)
 
 
@@ -81,29 +81,32 @@ CONTRACT = [
 def correlate(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
     """gradient[m * gradient_m + g] += sum over places (h, w) and lanes of d[m, h, w] * x[tap + (h, w)].
 
-    `taps` is a table of pairs (tap, g), one for each column of the tile; d and x have one sample a lane.
+    `taps` is a table of pairs (tap, g), one for each row of the tile, m goes over its columns; d and x have one sample
+    a lane.
     """
     d, d_m, d_row, x, x_row, x_step, taps, height, width, gradient, gradient_m, _ = arguments
-    totals = [[e.variable(e.nothing) for _ in range(columns)] for _ in range(rows)]
+    groups = e.groups(columns)
+    totals = [[e.variable(NOTHING) for _ in groups] for _ in range(rows)]
     row_d = e.variable(d)
-    row_x = [e.variable(e.at(x, e.number(taps, 2 * n))) for n in range(columns)]
+    row_x = [e.variable(e.at(x, e.number(taps, 2 * n))) for n in range(rows)]
     with e.repeat(height):
         pd, px = e.variable(row_d.now), [e.variable(row.now) for row in row_x]
         with e.repeat(width):
-            inputs = [e.load(p.now) for p in px]
-            for m in range(rows):
-                delta = e.load(e.at(pd.now, d_m, m))
-                for n in range(columns):
-                    e.multiply_add(delta, inputs[n], totals[m][n])
+            deltas = [e.load_together([e.at(pd.now, d_m, m) for m in group]) for group in groups]
+            for p, line in zip(px, totals, strict=True):
+                values = e.load_repeated(p.now)
+                for delta, total in zip(deltas, line, strict=True):
+                    e.multiply_add(delta, values, total)
             pd.now = e.at(pd.now, LANES)
             for p in px:
                 p.now = e.at(p.now, x_step)
         row_d.now = e.at(row_d.now, d_row)
         for row in row_x:
             row.now = e.at(row.now, x_row)
-    sums = iter(e.lane_sums([total.now for line in totals for total in line]))
-    for m in range(rows):
-        for n in range(columns):
+    counts = [len(group) for group in groups] * rows
+    sums = iter(e.sums_apart([total.now for line in totals for total in line], counts))
+    for n in range(rows):
+        for m in range(columns):
             target = e.at(e.at(gradient, gradient_m, m), e.number(taps, 2 * n + 1))
             e.b.store(e.add(e.b.load(target), next(sums)), target)
 
@@ -301,21 +304,20 @@ def define_family(
 ) -> None:
     """A function for each tile shape, and `name`, which calls the one that its last argument names.
 
-    With wide vectors there is each again for a block of which only the first half of the lanes hold a sample.
+    With wide vectors there are others for blocks of which only the first half of the lanes hold a sample.
     """
-    halves = name in HALVED and HALVES
-    type_ = ir.ArrayType(ir.FunctionType(ir.VoidType(), arguments).as_pointer(), 2 * HALF)
+    narrowed = parts(host()) if name in NARROWED else [1]
+    type_ = ir.ArrayType(ir.FunctionType(ir.VoidType(), arguments).as_pointer(), len(narrowed) * NARROW)
     variants: list[Value] = [ir.Constant(type_.element, None)] * type_.count
-    for rows, columns in shapes(host()):
+    for number, together in enumerate(narrowed):
+        for rows, columns in shapes(host(), together):
 
-        def body(e: Emitter, *values: Value, rows: int = rows, columns: int = columns) -> None:
-            write(e, rows, columns, *values)
+            def body(e: Emitter, *values: Value, rows: int = rows, columns: int = columns) -> None:
+                write(e, rows, columns, *values)
 
-        shape = rows * ROW + columns
-        variants[shape] = define(module, f"{name}_{rows}_{columns}", arguments, body)
-        if halves:
-            label = f"{name}_half_{rows}_{columns}"
-            variants[HALF + shape] = define(module, label, arguments, body, LANES // 2)
+            label = f"{name}_{together}_{rows}_{columns}"
+            shape = number * NARROW + rows * ROW + columns
+            variants[shape] = define(module, label, arguments, body, LANES // together)
     table = ir.GlobalVariable(module, type_, f"{name}_variants")
     table.global_constant = True
     table.initializer = ir.Constant(type_, variants)
@@ -326,7 +328,7 @@ def define_family(
     define(module, name, arguments, choose)
 
 
-HALVED = ("lanes_contract", "lanes_correlate")
+NARROWED = ("lanes_contract", "lanes_correlate")
 FAMILIES = {
     "lanes_contract": (CONTRACT, contract),
     "lanes_correlate": (CORRELATE, correlate),
