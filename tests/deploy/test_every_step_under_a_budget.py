@@ -1,6 +1,7 @@
 """Every question that covey can ask, put to a site with a budget: each statistic is noised and counted, or withheld."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import torch
 from covey.core.codec import from_bytes
 from covey.core.round import Step
 from covey.data.types import Samples
-from covey.deploy.site import Site
+from covey.deploy.site import UNSAID, Site
 from covey.deploy.wire import step_to_plain
+from covey.errors import UserError
 from covey.parts.steps import Train
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.served import Serving
+from covey.privacy.sketch import SketchClasses
 from covey.settings.catalogue import STEPS
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import Patient, shares
@@ -160,3 +163,17 @@ def test_a_step_that_fails_quotes_no_data() -> None:
     )
     assert answer["lost"] == "its step failed; the site's own log says why"
     assert "Error" in said[-1]
+
+
+def test_a_step_that_does_not_fit_the_data_quotes_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence for users may say how many samples there are; so may an error of the request itself."""
+    site, why = a_site(), "17 samples, of which none has label 3"
+
+    def wrong(*_: Any, error: type[Exception]) -> Any:
+        raise error(why)
+
+    step = step_to_plain(made("SketchClasses"))
+    monkeypatch.setattr(SketchClasses, "__call__", partial(wrong, error=UserError))
+    assert from_bytes(site.answer(one_request(step=step)))["mistake"] == UNSAID
+    monkeypatch.setattr("covey.deploy.site.do", partial(wrong, error=RuntimeError))
+    assert from_bytes(site.answer(one_request(step=step)))["refused"] == UNSAID

@@ -11,8 +11,10 @@ import torch
 
 from covey.core.codec import from_bytes
 from covey.core.privacy_loss import Loss
+from covey.data.types import Scale
 from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.site import Site
+from covey.deploy.site_data import SiteData
 from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, UserError
 from covey.methods.embedding import embedding
@@ -20,8 +22,9 @@ from covey.parts.portraits.portrait import DescribeClasses
 from covey.parts.steps.embedding import Embed, Spending, answers_of_bytes, unpack
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import LabelSummary
+from covey.privacy.sketch import SketchClasses, class_table
 from covey.training.models.encoders import autoencoder
-from tests.deploy.one_request import one_request
+from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import CLIENTS, DATA, Hand, deployed, shares, sites
 
 EMBED = Embed(autoencoder="ae-fc", flip=(0.2,))
@@ -172,6 +175,40 @@ def test_a_budget_covers_the_bits_of_a_portrait_and_not_only_its_counts(tmp_path
     assert "a summary of epsilon 6749.87 is refused" in portrait(site)
     assert "no privacy loss that can be counted" in portrait(site, flip=0.0)
     assert site.account.epsilon == 0.0
+
+
+def class_sums(site: Site, scale: Scale | None = None, *, schema: Any = None) -> Any:
+    """What the site answers to the question for its class sums, its samples standardised as the server says."""
+    model = replace(SPEC, scale=scale).plain()
+    step = step_to_plain(SketchClasses(epsilon=0.5))
+    answer = from_bytes(site.answer(one_request(step=step, model=model, schema=schema)))
+    return np.asarray(answer["reply"]["stats"]["sums"]) if answer.get("reply") else answer["refused"]
+
+
+def test_samples_that_are_made_to_look_different_are_another_question(tmp_path: Path) -> None:
+    """Else their noise were the same, and a server that moves all samples by 1e9 read it off: all are one vector."""
+    site, far = a_site(tmp_path), Scale((1e9,), (1.0,))
+    as_they_are, moved = class_sums(site), class_sums(site, far)
+    exact = [class_table_of(scale)[:, :-1] for scale in (None, far)]
+    noise = as_they_are - exact[0]
+    assert np.std(moved - exact[1]) == pytest.approx(np.std(noise), rel=0.2)
+    assert abs(np.corrcoef(noise.ravel(), (moved - exact[1]).ravel())[0, 1]) < 0.2
+    assert class_sums(a_site(tmp_path), far).tolist() == moved.tolist()  # the same question, asked again
+    assert sum(site.account.told.values()) == 2
+
+
+def test_a_budget_ends_a_server_that_looks_at_the_same_samples_in_many_ways(tmp_path: Path) -> None:
+    site = a_site(tmp_path, budget=1.0)
+    answers = [class_sums(site, Scale((float(number),), (1.0,))) for number in range(6)]
+    assert [isinstance(answer, str) for answer in answers] == [False] * 3 + [True] * 3
+    assert "more than all of the budget of 1 would be spent" in answers[3]
+
+
+def class_table_of(scale: Scale | None) -> Any:
+    """The site's class sums without noise."""
+    share = shares()[0]
+    x, y = SiteData.of((share.train, share.test)).scaled(scale).train_samples.tensors()
+    return class_table(x.float(), y.numpy(), CLASSES, 64)
 
 
 def test_two_sites_with_the_same_data_do_not_lie_alike(tmp_path: Path) -> None:

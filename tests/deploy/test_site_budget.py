@@ -104,6 +104,18 @@ def test_which_of_several_models_fits_best_is_not_told() -> None:
     assert "would tell which of 2 models fits this site's data best" in answer["refused"]
 
 
+@pytest.mark.parametrize("budget", [30.0, None])
+def test_a_model_that_training_data_change_is_not_evaluated_under_noise_for_test_data(
+    budget: float | None,
+) -> None:
+    """A server could send a model that gets all test samples right if a certain sample is trained on, and else none."""
+    site = sites(budget=budget)[100]
+    for step in (NoisyEvaluate(epsilon=1.0, adapt=TRAIN), NoisyEvaluate(epsilon=1.0, adapt=TRAIN, updates=3)):
+        assert "would be trained or chosen on training data" in asked(site, step)["refused"]
+    assert site.account.epsilon == 0.0
+    assert asked(site, NoisyEvaluate(epsilon=1.0))["reply"]["stats"]["accuracy"] <= 1.0
+
+
 def test_numbers_of_samples_are_not_told() -> None:
     site, open_one = sites(budget=30.0)[100], sites()[100]
     assert site.hello()["sizes"] == [0, 0]

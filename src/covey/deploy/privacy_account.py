@@ -48,6 +48,7 @@ class PrivacyAccount:
         self.secret = b""
         self.told: Told = {}  # updates with noise
         self.questions: dict[str, float] = {}  # what was answered from the secret, and its loss
+        self.lens = ""  # what the server has been making of the data before a step sees them
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             self.epsilon = kept_in(folder / "epsilon", _spent, 0.0)
@@ -128,8 +129,11 @@ class PrivacyAccount:
         return self.composed(self.epsilon, self.told) if self.told else self.epsilon
 
     def answer_bytes(self, question: str, count: int, cost: float | Loss) -> bytes:
-        """Secret random bytes for a question about these data: the same for ever, and paid for the first time."""
-        number = hashlib.sha256(f"{self.data()}\0{question}".encode()).hexdigest()
+        """Secret random bytes for a question about these data: the same for ever, and paid for the first time.
+
+        Through another `lens` it is another question: of two answers with the same noise the difference has none.
+        """
+        number = hashlib.sha256(f"{self.data()}\0{question}\0{self.lens}".encode()).hexdigest()
         if number not in self.questions:
             if len(self.questions) >= MOST_QUESTIONS:
                 raise Refused(

@@ -1,6 +1,7 @@
 """A site: answers requests with the steps of its own covey, keeps its state on disk and its own privacy budget."""
 
 import contextlib
+import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,7 @@ from covey.deploy.wire import ModelSpec, model_from_plain, names_mark, step_from
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call, Job, Outcome, client_of, do
 from covey.parts.steps.poison import Poisoned
+from covey.parts.steps.scale import of_scale
 from covey.parts.steps.served import SERVED_ROW
 from covey.settings.own_code import bare_name, load_own
 from covey.settings.registry import only_installed
@@ -109,16 +111,17 @@ class Site:
             self.refused = self.refused if "hello" in request else ""
             return to_bytes(told)
         except Refused as no:
-            reason = str(no)
+            reason = said = str(no)
         except Exception as error:  # a server must not be able to stop a site
             reason = f"the request cannot be answered: {type(error).__name__}: {error}"
-        reason = printable(reason)
+            said = UNSAID if self.strict else reason
+        reason, said = printable(reason), printable(said)
         if reason != self.refused:
             self.say(f"refused: {reason}")
             with contextlib.suppress(Refused):
                 self.note(request, {}, refused=reason)
         self.refused = reason
-        return to_bytes({"refused": reason, **({"name": self.name} if "hello" in request else {})})
+        return to_bytes({"refused": said, **({"name": self.name} if "hello" in request else {})})
 
     def _told(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What is answered, as plain values."""
@@ -231,6 +234,7 @@ class Site:
         step = self._permitted(step)
         spec = model_from_plain(request["model"])
         self.use(request.get("schema"))
+        self.account.lens = lens_of(spec, self.schema)
         own = self.data if spec.encoder is None else self.features(spec.encoder)
         if spec.shape != (ours := tuple(own.train_samples.dataset.x.shape[1:])):
             raise Refused(f"the model takes samples of shape {spec.shape}, this site's have {ours}")
@@ -362,6 +366,11 @@ class Site:
         return step  # the account keeps the budget
 
 
+def lens_of(spec: ModelSpec, schema: Any) -> str:
+    """The digest of all by which a server can have the same samples look different: scale, encoder, columns."""
+    return hashlib.sha256(to_bytes([of_scale(spec.scale), spec.encoder, schema])).hexdigest()
+
+
 def run_name(request: Mapping[str, Any]) -> str:
     """What the run is called, which becomes the name of a file."""
     run = str(request["run"])
@@ -392,7 +401,7 @@ def _plain_outcome(outcome: Outcome, seconds: float, strict: bool) -> dict[str, 
         "reply": _plain_reply(outcome.reply, strict) if outcome.reply else None,
         "lost": UNSAID if outcome.lost and strict else outcome.lost,
         "refused": outcome.refused,
-        "mistake": outcome.mistake,
+        "mistake": UNSAID if outcome.mistake and strict else outcome.mistake,
         "seconds": 0.0 if strict else seconds,  # they would tell how many samples there are
     }
 

@@ -5,9 +5,10 @@ from typing import ClassVar
 import numpy as np
 
 from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
+from covey.errors import Refused
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.parts.steps.privacy import Privacy, add_noise
-from covey.parts.steps.served import Serving, served_row
+from covey.parts.steps.served import Serving, as_sent, served_row
 from covey.parts.steps.summaries import booked
 from covey.parts.steps.train import Train
 from covey.settings import Count, Epsilon
@@ -18,6 +19,9 @@ CHANGED = 2.0  # one sample more or less changes both counts by 1
 @step(kind="evaluate.noisy")
 class NoisyEvaluate(Step):
     """(right + Laplace(2 / epsilon)) / (samples + Laplace(2 / epsilon)) on the client's test data; no loss is told.
+
+    That is noise for one test sample. One training sample can change everything that a model trained or chosen at home
+    gets right: a real device scores the one model that it is sent, as it is.
 
     Args:
         epsilon: privacy loss of one such answer, for one test sample.
@@ -38,6 +42,10 @@ class NoisyEvaluate(Step):
         return Serving(own=self.own, adapt=self.adapt, updates=self.updates)
 
     def __call__(self, client: Client, task: Task) -> Reply:
+        if client.live and not as_sent(task, self.serving, client.state, client.bench.layout):
+            raise Refused(
+                f"{self.kind} has noise for one test sample, and this model would be trained or chosen on training data"
+            )
         slot, row = served_row(client, task, self.serving)
         outputs, target = outputs_of(client, row, *client.test.tensors())
         scores = client.bench.objective.scores(outputs, target) if len(target) else {}
