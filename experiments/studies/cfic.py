@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,33 +18,45 @@ from covey.report.seeds import Bound, Number
 from covey.runs.config import fleet_of, resolve
 from experiments.cells import series
 from experiments.execute import one_run, run_folder
-from experiments.spec import Findings, read_experiment
+from experiments.spec import Case, Experiment, Findings, read_experiment
 
 ACCURACY = "global-test/accuracy"
+
+Curve = tuple[np.ndarray, np.ndarray]  # rounds, values
 
 
 def rounds_to_fedavg(settings: Mapping[str, Any], seed: int) -> Findings:
     """How many rounds each method needs to reach FedAvg's accuracy of the last `tail` measured rounds.
 
-    Read off the runs of Table 2 at the same scale, which are made if they are not there.
+    Read off the runs of `tables` (name -> scale), of all their `cases` and `methods` or of these alone, which are made
+    if they are not there.
     """
-    table = read_experiment(settings["table"], settings["scale"])
-    folder = Path("runs") / "reproduce" / settings["table"] / settings["scale"]
     rows: dict[str, dict[str, Number]] = {}
-    for case in table.cases:
-        curves = {}
-        for row in table.rows:
+    for table in (read_experiment(name, scale) for name, scale in settings["tables"].items()):
+        for case in table.cases:
+            if case.name not in settings.get("cases", [case.name]):
+                continue
+            curves = curves_of(table, case, settings.get("methods"), seed)
+            target = curves["FedAvg"][1][-int(settings["tail"]) :].mean()
+            for name, (rounds, accuracy) in curves.items():
+                reached = rounds[accuracy >= target]
+                rows.setdefault(name, {})[case.name] = (
+                    float(reached[0]) if len(reached) else Bound(float(rounds[-1]))
+                )
+    return Findings(rows=rows)
+
+
+def curves_of(table: Experiment, case: Case, methods: Sequence[str] | None, seed: int) -> dict[str, Curve]:
+    """Accuracy by round of the table's methods, or of those that are named."""
+    folder = Path("runs") / "reproduce" / table.runs_in / table.scale
+    curves = {}
+    for row in table.rows:
+        if methods is None or row.name in methods:
             config = resolve(table.tables(row, case, seed))
             place = run_folder(folder, case, row, seed, config)
             one_run(config, place, lambda _: contextlib.nullcontext(lambda _: None), None)
             curves[row.name] = series(place, ACCURACY)
-        target = curves["FedAvg"][1][-int(settings["tail"]) :].mean()
-        for name, (rounds, accuracy) in curves.items():
-            reached = rounds[accuracy >= target]
-            rows.setdefault(name, {})[case.name] = (
-                float(reached[0]) if len(reached) else Bound(float(rounds[-1]))
-            )
-    return Findings(rows=rows)
+    return curves
 
 
 def poison(settings: Mapping[str, Any], seed: int) -> Findings:
