@@ -117,8 +117,8 @@ def test_a_bad_file_is_one_sentence(what: str, tmp_path: Path) -> None:
         ),
         ({"s": [f"p{i}" for i in range(ROWS)], "ill": ILL}, "no column left .* look like IDs: s"),
         (
-            with_column(int, ill=[None, *ILL[1:]]),
-            r"'ill' has 1 empty cells \(first in row 1\); every row needs its",
+            with_column(int, ill=pa.nulls(ROWS, pa.string())),
+            rf"'ill' has {ROWS} empty cells \(first in row 1\); every row needs its",
         ),
         (with_column(int, ill=[{"a": 1}] * ROWS), "the column 'ill' holds struct"),
         ({"s": [1.0] * 300, "ill": list(range(300))}, 'has 300 different values: say task = "regression"'),
@@ -133,6 +133,28 @@ def test_a_bad_file_is_one_sentence(what: str, tmp_path: Path) -> None:
 def test_bad_columns_are_one_sentence(source: Any, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         read_table(source, label="ill")
+
+
+def test_rows_without_a_label_are_left_out_and_counted() -> None:
+    """Row 1 has no label and row 4 says "?": 38 of 40 are left, and a wrong cell is named by its row in the file."""
+    labels = [None, *ILL[1:3], "?", *ILL[4:]]
+    owner = ["a", "b", "b", "b"] + ["b"] * (ROWS - 4)
+    data = read_table(
+        with_column(int, ill=labels, owner=owner),
+        label="ill",
+        client="owner",
+        na_values=["?"],
+        test_share=0.25,
+    )
+    assert (
+        "the column 'ill' has 2 empty cells (first in row 1): rows without a label are left out" in data.notes
+    )
+    assert len(data.x) == len(data.y) == ROWS - 2 == len(data.train) + len(data.test)
+    assert data.group_names["owner"] == ("b",)  # whose only row had none
+    with pytest.raises(UserError, match="every row needs its label"):
+        read_table(with_column(int, ill=labels), label="ill", missing="refuse")
+    with pytest.raises(UserError, match="'oops' in row 8"):
+        read_table(with_column(lambda i: "oops" if i == 7 else str(i)), label="ill")
 
 
 def test_an_empty_client_is_no_client() -> None:

@@ -140,12 +140,13 @@ def officers_page(folder: Path | None, table: Path | None, person: str | None, o
 def most_rows(table: Path, person: str) -> int:
     """The most rows that one person has."""
     from covey.data.table_files import open_table
-    from covey.data.table_rows import groups_of
+    from covey.data.table_rows import groups_of, no_gap
 
     found = open_table(table).table
     if person not in found.column_names:
         raise UserError(
             f"--person is {person!r}, which is no column of {table}; it has {', '.join(found.column_names)}"
         )
-    whose, _ = groups_of(found[person], person, "person")
+    no_gap(found[person], person, "person")
+    whose, _ = groups_of(found[person], person)
     return int(np.bincount(whose).max())

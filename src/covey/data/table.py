@@ -16,7 +16,15 @@ from covey.data.columns import Choices, look
 from covey.data.encoding import assembled, columns_of
 from covey.data.schema import NO_CATEGORY, Column, DecimalPoint, Schema, read_schema
 from covey.data.table_files import ADDRESS, Reading, open_table
-from covey.data.table_rows import LabelTask, groups_of, labels_of, on_one_side, split_rows, task_of
+from covey.data.table_rows import (
+    LabelTask,
+    groups_of,
+    labels_of,
+    on_one_side,
+    split_rows,
+    task_of,
+    usable_rows,
+)
 from covey.data.types import Dataset, Indices
 from covey.data.usual import Usual, declare
 from covey.errors import UserError
@@ -25,6 +33,7 @@ from covey.settings.registry import register
 from covey.settings.signatures import takes, validated, validated_in
 
 MissingCells = Literal["indicator", "mean", "refuse"]
+NO_FILL = '; fill them, leave the column out (exclude), or set missing = "indicator"'
 
 
 @validated
@@ -69,7 +78,8 @@ def read_table(
         test_share: of the rows that are test rows otherwise, by client and label.
         task: what the label is; auto takes texts and whole numbers as classes.
         missing: indicator fills empty cells with the mean or the most frequent category and adds an input that says
-            so; mean fills numbers only, and nothing says so; refuse takes no empty cells.
+            so; mean fills numbers only, and nothing says so; refuse takes no empty cells. Rows without a label are left
+            out by the first two.
         na_values: texts that mean an empty cell, beside the usual ones.
         standardise: whether inputs are shifted and scaled by mean and standard deviation of the training rows.
         encoding: of a CSV file; UTF-8, UTF-16 and cp1252 are found.
@@ -115,22 +125,21 @@ def read_table(
         plan = Schema(columns=columns, label=label, na_values=empty, decimal_point=decimal_point)
     else:
         plan = _as_given(given, label, (*features, *exclude, *categories))
+    rows, said = usable_rows(whole, label, client, together, na_values=na_values, refuse=missing == "refuse")
+    cells = [column[rows] for column in columns_of(plan, whole)]
+    first, whole = int(np.searchsorted(rows, len(opened[0].table))), whole.take(rows)
     y, classes = labels_of(whole[label], label, task, given)
     if len(classes) == 1 and given is None:
-        notes.append(f"the label {label!r} is {classes[0]!r} in all rows: there is nothing to tell apart")
+        said += [f"the label {label!r} is {classes[0]!r} in all rows: there is nothing to tell apart"]
     ids, names = groups_of(whole[client], client) if client is not None else (None, ())
-    units = groups_of(whole[together], together, "unit")[0] if together is not None else None
-    train, held = split_rows(
-        whole, len(opened[0].table), test is not None, split, test_share, y, ids, classes, seed, units
-    )
+    units = groups_of(whole[together], together)[0] if together is not None else None
+    train, held = split_rows(whole, first, test is not None, split, test_share, y, ids, classes, seed, units)
     if together is not None and units is not None:
         on_one_side(units, train, held, together)
-    cells, hint = columns_of(plan, whole), "; the schema has no fill value for it"
     if given is None:
         plan = replace(_fitted(plan, cells, train, missing, standardise), classes=classes)
-        notes += _told_of_gaps(plan, cells, missing)
-        hint = '; fill them, leave the column out (exclude), or set missing = "indicator"'
-    x = assembled(plan, cells, hint=hint)
+        said += _told_of_gaps(plan, cells, missing)
+    x = assembled(plan, cells, hint=NO_FILL if given is None else "; the schema has no fill value for it")
     return Dataset(
         name=called,
         x=torch.from_numpy(x.astype(np.float32)),
@@ -145,7 +154,7 @@ def read_table(
         together=together or "",
         features=plan.inputs,
         schema=plan,
-        notes=tuple(notes),
+        notes=(*notes, *said),
     )
 
 
@@ -175,6 +184,9 @@ def _usual(
         raise UserError(
             f"data.client is {client!r}; the columns of {path} are {some(whole.column_names, 20)}"
         )
+    if label in names:
+        na_values = settings.get("na_values", ())
+        whole = whole.take(usable_rows(whole, label, client, na_values=na_values)[0])
     numbers = label in names and task_of(tidied(whole[label]), label, task) == "regression"
     objective = "regression" if numbers else None
     if client is None:

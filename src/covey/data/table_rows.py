@@ -28,11 +28,39 @@ LabelTask = Literal["auto", "classification", "regression"]
 MANY_CLASSES = 100  # whole numbers with more values, mostly different ones, may be meant as numbers
 
 
-def _no_gap(column: pa.ChunkedArray, name: str, hint: str) -> None:
+def _gaps(column: pa.ChunkedArray, name: str) -> str:
+    """The empty cells in words; nothing where there are none."""
     gaps = column.null_count
-    if gaps:
-        first = pc.index(pc.is_null(column), True).as_py() + 1
-        raise UserError(f"the column {name!r} has {gaps} empty cells (first in row {first}){hint}")
+    if not gaps:
+        return ""
+    first = pc.index(pc.is_null(column), True).as_py() + 1
+    return f"the column {name!r} has {gaps:,} empty cells (first in row {first})"
+
+
+def no_gap(column: pa.ChunkedArray, name: str, what: str) -> None:
+    if said := _gaps(tidied(column), name):
+        raise UserError(f"{said}; every row needs its {what}")
+
+
+def usable_rows(
+    whole: pa.Table,
+    label: str,
+    client: str | None,
+    together: str | None = None,
+    *,
+    na_values: Sequence[str] = (),
+    refuse: bool = False,
+) -> tuple[Indices, list[str]]:
+    """The rows with a label, and what is to be said of the others, of which nothing can be learned."""
+    for name, what in ((client, "client"), (together, "unit")):
+        if name is not None:
+            no_gap(whole[name], name, what)
+    column = tidied(whole[label], na_values)
+    said = _gaps(column, label)
+    if said and (refuse or column.null_count == len(column)):
+        raise UserError(f"{said}; every row needs its label")
+    rows = np.flatnonzero(column.is_valid().to_numpy())
+    return rows, [f"{said}: rows without a label are left out"] if said else []
 
 
 def labels_of(
@@ -40,7 +68,6 @@ def labels_of(
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Class numbers and names, or targets."""
     column = tidied(column)
-    _no_gap(column, name, "; every row needs its label")
     if given is not None:
         task = "classification" if given.classes else "regression"
     task = task_of(column, name, task)
@@ -93,11 +120,9 @@ def _numbered(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, .
     return np.array([number[value] for value in values], dtype=np.int64), tuple(map(class_name, names))
 
 
-def groups_of(column: pa.ChunkedArray, name: str, what: str = "client") -> tuple[Indices, tuple[str, ...]]:
+def groups_of(column: pa.ChunkedArray, name: str) -> tuple[Indices, tuple[str, ...]]:
     """Whose row it is, numbered in the order of the names."""
-    column = tidied(column)
-    _no_gap(column, name, f"; every row needs its {what}")
-    return _numbered(column, name)
+    return _numbered(tidied(column), name)
 
 
 def split_rows(
