@@ -205,3 +205,14 @@ def test_a_label_of_numbers_is_a_regression_without_being_told(tmp_path: Path) -
     alone = resolve({"data": {"name": "table", "path": str(path), "label": "dose"}})
     assert (alone.top.objective, alone["partition"]["name"]) == ("regression", "iid")
     assert resolve({"data": {**data, "label": "hospital", "client": None}}).top.objective == "classification"
+
+
+def test_a_number_to_predict_is_learned_with_short_gradients_unless_the_file_says_otherwise(
+    csv: Path,
+) -> None:
+    data = {"name": "table", "path": str(csv), "client": "hospital"}
+    numbers = resolve({"data": {**data, "label": "age"}})
+    assert (numbers.top.objective, numbers.train.clip) == ("regression", 1.0)
+    assert resolve({"data": {**data, "label": "age"}, "train": {"clip": 9}}).train.clip == 9
+    assert resolve({"data": {**data, "label": "age"}, "objective": "cox"}).train.clip is None
+    assert resolve({"data": {**data, "label": "ill"}}).train.clip is None

@@ -122,6 +122,7 @@ class Schema:
     classes: its values; none where it is a number.
     na_values: texts that mean an empty cell, beside the usual ones.
     decimal_point: of numbers in a CSV file; auto finds it.
+    label_mean, label_std: a number to predict was learned as (label - label_mean) / label_std.
     """
 
     columns: tuple[Column, ...]
@@ -129,6 +130,8 @@ class Schema:
     classes: tuple[str, ...] = ()
     na_values: tuple[str, ...] = ()
     decimal_point: DecimalPoint = "auto"
+    label_mean: float = 0.0
+    label_std: float = 1.0
 
     def __post_init__(self) -> None:
         if self.decimal_point not in get_args(DecimalPoint):
@@ -143,6 +146,8 @@ class Schema:
                 if name in seen:
                     raise UserError(f"two columns would give an input called {name!r}; rename one of them")
                 seen.add(name)
+        if not (math.isfinite(self.label_mean) and math.isfinite(self.label_std) and self.label_std > 0):
+            raise UserError(f"label_std is {self.label_std}; allowed: a number above 0, and a label_mean")
         if len(set(self.classes)) != len(self.classes):
             raise UserError(f"the label {self.label!r} names a class twice")
 
@@ -210,6 +215,7 @@ class Schema:
             "classes": list(self.classes),
             "na_values": list(self.na_values),
             "decimal_point": self.decimal_point,
+            **({"label_mean": self.label_mean, "label_std": self.label_std} if self.label_std != 1 else {}),
             "columns": columns,
         }
 
@@ -349,6 +355,7 @@ def _unlike(ours: Column, theirs: Column) -> list[str]:
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "bool": (bool,),
+    "float": (float, int),
     "Kind": (str,),
     "DecimalPoint": (str,),
     "float | None": (float, int, type(None)),

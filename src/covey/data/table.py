@@ -26,7 +26,7 @@ from covey.data.table_rows import (
     usable_rows,
 )
 from covey.data.types import Dataset, Indices
-from covey.data.usual import Usual, declare
+from covey.data.usual import NUMBERS_CLIP, Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
 from covey.settings.registry import register
@@ -188,11 +188,10 @@ def _usual(
         na_values = settings.get("na_values", ())
         whole = whole.take(usable_rows(whole, label, client, na_values=na_values)[0])
     numbers = label in names and task_of(tidied(whole[label]), label, task) == "regression"
-    objective = "regression" if numbers else None
+    learned = Usual(objective="regression", clip=NUMBERS_CLIP) if numbers else Usual()
     if client is None:
-        return Usual(partition="iid" if numbers else None, objective=objective)
-    clients = len(groups_of(whole[client], client)[1])
-    return Usual(partition="natural", clients=clients, objective=objective)
+        return replace(learned, partition="iid" if numbers else None)
+    return replace(learned, partition="natural", clients=len(groups_of(whole[client], client)[1]))
 
 
 def _data_files(*, path: Path, test: Path | None = None, schema: Path | None = None, **_: Any) -> list[Path]:

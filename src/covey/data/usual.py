@@ -10,17 +10,23 @@ import numpy as np
 from covey.data.types import Dataset
 from covey.errors import UserError
 
+# A squared error has no longest gradient: a client whose inputs are ten deviations out (one large city among small
+# ones) diverges at learning rates that suit all others. With deviations as targets a length of 1 ends that.
+NUMBERS_CLIP = 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
     """What a run does with a data set unless it says otherwise; None: what it does with any data set.
 
-    partition: how the samples are shared out. clients: among how many. objective: what is trained for.
+    partition: how the samples are shared out. clients: among how many. objective: what is trained for. clip: the
+    longest gradient in training.
     """
 
     partition: str | None = None
     clients: int | None = None
     objective: str | None = None
+    clip: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

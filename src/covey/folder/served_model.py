@@ -121,7 +121,10 @@ class ServedModel:
 
     def predict(self, x: Any) -> Answers:
         """Classes by name with their probabilities, or values, for inputs as the data set had them."""
-        return Answers.of(self.outputs(x), self.facts.classes, self.facts.given)
+        outputs, schema = self.outputs(x), self.facts.inputs.schema
+        if schema is not None and not self.facts.classes:
+            outputs = outputs * schema.label_std + schema.label_mean
+        return Answers.of(outputs, self.facts.classes, self.facts.given)
 
 
 def model_bytes(model: ServedModel) -> bytes:

@@ -12,8 +12,8 @@ from torch import nn
 from covey.core.needs import MODEL_PER_CLIENT, gives_of, own_model_of
 from covey.core.round import Fleet, Method
 from covey.data import Federation, federate, load
-from covey.data.usual import Usual, declared, usual_for
-from covey.data.validation import evenly_spaced, on_validation, resplit
+from covey.data.usual import NUMBERS_CLIP, Usual, declared, usual_for
+from covey.data.validation import evenly_spaced, in_deviations, on_validation, resplit
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -206,6 +206,8 @@ def resolve(tables: Mapping[str, Any]) -> Config:
         data["clients"] = usual.clients or data["clients"]
     if "objective" not in tables:
         result["objective"] = usual.objective or result["objective"]
+    if usual.clip is not None and result["objective"] == "regression":
+        tables = {**tables, "train": {"clip": usual.clip, **tables.get("train", {})}}
     result["data"] = without_unset(data, "validation", "test_samples", "encoder")
     partition = {"name": usual.partition or "dir-class", **tables.get("partition", {})}
     result["partition"] = _complete_choice("partition", partition, PARTITIONS)
@@ -301,7 +303,10 @@ def usual_of(data: Mapping[str, Any], tables: Mapping[str, Any]) -> Usual:
         dataset = load(data["name"], **own_settings(data, DataSection))
     except Exception:
         return usual
-    return replace(usual_for(dataset, name, minimum), objective=usual.objective)
+    found = replace(usual_for(dataset, name, minimum), objective=usual.objective, clip=usual.clip)
+    if dataset.schema is not None and not dataset.classes:
+        return replace(found, objective=usual.objective or "regression", clip=NUMBERS_CLIP)
+    return found
 
 
 def elsewhere(key: str, tables: Mapping[str, Any]) -> str:
@@ -485,6 +490,7 @@ def federation_of(config: Config, say: Callable[[str], None] | None = None) -> F
         federation = given
     else:
         dataset = load(data["name"], **own_settings(data, DataSection))
+        dataset = in_deviations(dataset) if config.top.objective == "regression" else dataset
         federation = federate(
             resplit(dataset, config.top.seed) if data["resplit"] else dataset,
             partition=config["partition"]["name"],

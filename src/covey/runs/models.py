@@ -172,7 +172,11 @@ class TrainedModels:
                     f"the label {strange[0]!r} is none of the run's; allowed: {', '.join(self.about.classes)}"
                 )
             return torch.tensor([numbers[word] for word in words])
-        return torch.as_tensor(labels).to(torch.int64 if self.about.classes else torch.float32)
+        if self.about.classes:
+            return torch.as_tensor(labels).to(torch.int64)
+        schema = self.about.inputs.schema
+        values = torch.as_tensor(labels).to(torch.float32)
+        return values if schema is None else (values - schema.label_mean) / schema.label_std
 
     def at_site(self, client: int) -> bool:
         """Whether the client's model lies at its own site and nowhere else."""
