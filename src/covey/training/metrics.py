@@ -234,8 +234,7 @@ def auc(outputs: Tensor, target: Tensor) -> float | None:
 @metric(higher_is_better=False)
 def brier(outputs: Tensor, target: Tensor) -> float:
     """Brier score: the mean over samples of sum_c (p_c - [c is the label])^2, from 0 to 2."""
-    truth, chances = probabilities(outputs, target)
-    return float(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1).mean())
+    return brier_score(outputs, target)
 
 
 @metric(higher_is_better=False, together="geometric")
@@ -282,6 +281,12 @@ def labels(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """True and predicted labels of all samples (and, for text, of all places that are no padding)."""
     truth, guess = target.reshape(-1).numpy(), outputs.argmax(1).reshape(-1).numpy()
     return truth[truth >= 0], guess[truth >= 0]
+
+
+def brier_score(outputs: Tensor, target: Tensor) -> float:
+    """The number behind `brier`."""
+    truth, chances = probabilities(outputs, target)
+    return float(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1).mean())
 
 
 def probabilities(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:

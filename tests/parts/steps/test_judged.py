@@ -26,12 +26,23 @@ def test_no_honest_number_of_batches_is_refused(samples: int) -> None:
         assert Train().epochs_for(rest) * -(-rest // Train().batch) <= most
 
 
-def test_a_sample_that_is_lost_counts_as_guessed_and_no_more() -> None:
-    """Two samples: one right for sure, one wrong by 50: losses 0 and 50, of which log 10 counts."""
-    judging = small_federation().shares[0].train.select(np.arange(2))
-    labels = judging.labels().astype(np.int64)
-    outputs = torch.zeros(2, 10)
-    outputs[0, labels[0]] = outputs[1, (labels[1] + 1) % 10] = 50.0
+def judged_outputs(outputs: torch.Tensor) -> tuple[float, float]:
+    """The score of a model with these outputs for two samples of the classes 0 and 1."""
+    judging = small_federation().shares[0].train.select(np.arange(len(outputs)))
+    view: Any = SimpleNamespace(tensors=lambda: (judging.tensors()[0], torch.tensor([0, 1])))
     bench = SimpleNamespace(objective=Classification(), forward=lambda row, x: outputs)
     client: Any = SimpleNamespace(bench=bench)
-    assert score(client, torch.zeros(1), judging) == pytest.approx((0.5, np.log(10) / 2), abs=1e-6)
+    return score(client, torch.zeros(1), view)
+
+
+def test_one_sample_of_which_a_model_is_wrongly_sure_costs_two_at_most() -> None:
+    """One right for sure, one wrong by 50: Brier scores 0 and 2, where the log losses are 0 and 50."""
+    assert judged_outputs(torch.tensor([[50.0, 0.0], [50.0, 0.0]])) == pytest.approx((0.5, 1.0), abs=1e-6)
+
+
+def test_who_is_right_half_of_the_time_is_judged_best_when_it_says_so() -> None:
+    """Chances (1/2, 1/2) cost 1/4 + 1/4 each; sure of one class costs 0 and 2; (3/4, 1/4) costs 2/16 and 18/16."""
+    honest = judged_outputs(torch.zeros(2, 2))[1]
+    surer = judged_outputs(torch.tensor([[np.log(3.0), 0.0]] * 2, dtype=torch.float32))[1]
+    assert honest == pytest.approx(0.5)
+    assert surer == pytest.approx(0.625)

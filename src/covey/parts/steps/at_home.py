@@ -1,6 +1,5 @@
 """How far a client should make a model its own: decided at home, on its own held-out data, and told to nobody."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ from covey.core import Client
 from covey.data.types import View
 from covey.parts.steps.adapted import trained_before_use
 from covey.parts.steps.train import Train
+from covey.training.metrics import brier_score
 
 HELD_OUT = "held-out"  # as a task's argument `own`: each client finds its share by itself
 AT_HOME = -1.0  # as such a share is told where only the client knows it
@@ -38,13 +38,14 @@ def share_at_home(client: Client, train: Train, updates: int, row: Tensor) -> fl
 def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
     """The main metric and the loss of a model, means over samples.
 
-    A sample whose loss is that of guessing, log C, is lost, and cannot be more than lost: else a few samples of which a
-    model is wrongly sure would decide against what is right for all others.
+    Of classes the loss is the Brier score, which only the true chances make lowest and of which a sample can cost 2 at
+    most: by the log loss a few samples of which a model is wrongly sure decide against what is right for all others,
+    and cut off at the loss of guessing it favours models that are surer than they may be.
     """
     objective = client.bench.objective
     x, y = judging.tensors()
-    scores = objective.scores(client.bench.forward(row, x), objective.target(x, y))
-    losses = scores["loss"].double()
-    if objective.kernel == "cross-entropy":
-        losses = losses.clamp(max=math.log(max(2, len(judging.dataset.classes))))
-    return float(scores[objective.main].double().mean()), float(losses.mean())
+    outputs, target = client.bench.forward(row, x), objective.target(x, y)
+    scores = objective.scores(outputs, target)
+    of_classes = objective.kernel == "cross-entropy"
+    loss = brier_score(outputs, target) if of_classes else float(scores["loss"].double().mean())
+    return float(scores[objective.main].double().mean()), loss
