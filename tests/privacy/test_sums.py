@@ -186,10 +186,9 @@ def test_methods_that_show_more_are_refused_in_one_sentence(name) -> None:
     assert str(no.value).count(". ") == 0
 
 
-@pytest.mark.parametrize("settings", [{"over": "hierarchical-ring"}, {"start": "together"}], ids=str)
-def test_covey_over_a_topology_or_with_a_trial_is_refused(settings) -> None:
+def test_covey_over_a_topology_is_refused() -> None:
     with pytest.raises(UserError, match="cannot be private at the client level"):
-        resolve({"method": {"name": "covey", **settings}, "private": PRIVATE})
+        resolve({"method": {"name": "covey", "over": "hierarchical-ring"}, "private": PRIVATE})
 
 
 def test_private_covey_keeps_the_contract_and_its_budget() -> None:

@@ -3,8 +3,7 @@
     question                     part                                whose idea
     who is alike?                clusters by class-wise private bits   embedding clustering (Prigent et al., 2024)
     one model or many?           one per cluster, found anew as clients come, leave and drift; clusters whose classes
-                                 look different but lie alike share one; if wanted, one for all until data kept out
-                                 of training say that clusters need their own (CAFA's judgement)
+                                 look different but lie alike share one
     who works?                   every cluster and label group (CFIC, Yang et al., 2025), in quick rounds that leave
                                  nobody behind (HACCS, Wolfrath et al., 2022, with a fair schedule)
     what does the server add?    momentum of each model, where its   CFIC's correction
@@ -46,8 +45,6 @@ from covey.methods.covey.grouping import (
     NOBODY,
     PORTRAITS,
     ByPortrait,
-    Together,
-    keep_evidence,
     one_per_cluster,
     outstanding_label,
 )
@@ -80,7 +77,6 @@ Over = Literal[
 FULLNESS = 3.0
 # the first round's learning rate is so many times what is set, and falls by 5 % a round to it
 FIRST_RATE, RATE_FALLS = 2.0, 0.95
-Start = Literal["apart", "together"]
 CoveyPart = Literal["clusters", "selection", "correction", "serving", "decay", "rate", "average"]
 
 
@@ -94,7 +90,6 @@ def covey(
     epsilon: Epsilon | None = None,
     noise: BitNoise = "simulated",
     over: Over = "server",
-    start: Start = "apart",
     without: tuple[CoveyPart, ...] = (),
 ) -> Method:
     """Finds out by itself how clients differ: clusters with a model each where needed, and each model is fine-tuned for
@@ -116,7 +111,6 @@ def covey(
         noise: how the noise is drawn: simulated (repeatable) or opendp (secure).
         over: how models travel: from and to a server, or without one: label groups of each cluster at representatives,
             which mix on that graph.
-        start: clusters have models of their own from the first round, or share one until held-out data part them.
         without: parts that are left out, to see what each is worth.
     """
     # without clusters everybody is one: no cut can have so many clients in each
@@ -131,14 +125,13 @@ def covey(
     judging = (KeepJudgements(per=travel.per),) if judged else ()
     losses = () if "selection" in without else (remember_losses,)
     by_bits = by_clusters(flip=flip, epsilon=epsilon, noise=noise, every=every, min_size=least)
-    evidence = (keep_evidence,) if start == "together" else ()
     # without a server everybody holds a model, and nobody an average of all
     averaged = judged and over == "server" and "average" not in without
     averages = (KeepAverages(),) if averaged else ()
     use = SendAverages(send=travel.send) if averaged else travel.send
     return Method(
         name="covey",
-        group=Together(group=by_bits) if start == "together" else by_bits,
+        group=by_bits,
         bank=travel.bank,
         select=chosen,
         send=travel.send,
@@ -147,7 +140,7 @@ def covey(
         update=None if "correction" in without else travel.update,
         serve=ServeAdapted(send=use, per=travel.per) if judged else None,
         adapt=train if judged else None,
-        after=(*averages, *judging, *losses, *evidence),
+        after=(*averages, *judging, *losses),
     )
 
 
