@@ -32,7 +32,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "label-clusters": {"clusters": 2, "min_samples": 2},
     "random-starts": {"k": 2, "redraws": 1, "asked": 3},
     "power-of-choice": {"candidates": 4},
-    "split": {"still": 100.0, "apart": 0.0, "patience": 1},
+    "split": {"still": 100.0, "apart": 1e-9, "patience": 1},
     "tifl": {"tiers": 2, "interval": 1},
     "krum": {"hostile": 0},
 }

@@ -24,7 +24,7 @@ class Shows:
 NOTHING = Shows()  # it asks clients nothing without noise, and makes the same of sums as of single updates
 
 ANY_GROUPS = 'use embedding with pretrain = "public", or haccs, whose groups come from noisy summaries'
-SAME_AS_COVEY = "with covey leave method.over and method.start as they are"
+SAME_AS_COVEY = "with covey leave method.over as it is"
 A_SERVER = "use a method with a server, such as fedavg or embedding"
 AT_THE_SERVER = "use fedavgm or fedadam"
 CLIPPED = "bad clients are bounded by the clip length: use fedavg"

@@ -9,7 +9,6 @@ from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
 from covey.settings.ranges import Range, Share
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 from covey.settings.spelling import spelled
 
 
@@ -38,7 +37,6 @@ def permuted(classes: int, share: float, by: int, how: Literal["permute", "swap"
 
 
 @register("shift", "clustered")
-@validated
 def clustered(
     dataset: Dataset,
     counts: Indices,

@@ -15,7 +15,7 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part, Range
 from covey.settings.registry import register
-from covey.settings.signatures import takes, validated, validated_in
+from covey.settings.signatures import takes, validated
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
@@ -89,7 +89,6 @@ def read_images(
 
 
 @register("data set", "images")
-@validated_in("data")
 @takes(read_images, without=("folder", "clients", "name", "seed"))
 def images(*, path: Path, by_client: bool = False, test: Path | None = None, **settings: Any) -> Dataset:
     """Image files of your own: in PATH/CLASS/, or in PATH/CLIENT/CLASS/.

@@ -8,13 +8,11 @@ from covey.data.types import Dataset, Indices, Shift
 from covey.errors import UserError
 from covey.settings.ranges import NotEmpty
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 Several = Annotated[tuple[int, ...], NotEmpty()]
 
 
 @register("shift", "rotation")
-@validated
 def rotation(dataset: Dataset, counts: Indices, *, rotations: Several = (0, 1, 2, 3)) -> list[Shift]:
     """Client i's images are rotated counter-clockwise by rotations[i mod 4] quarter turns, training and test alike.
 
@@ -28,7 +26,6 @@ def rotation(dataset: Dataset, counts: Indices, *, rotations: Several = (0, 1, 2
 
 
 @register("shift", "label")
-@validated
 def label(dataset: Dataset, counts: Indices, *, offsets: Several = (0, 1, 2, 3)) -> list[Shift]:
     """Client i's labels become y' = (y - s) mod C with s = offsets[i mod 4], training and test alike.
 
@@ -43,7 +40,6 @@ def label(dataset: Dataset, counts: Indices, *, offsets: Several = (0, 1, 2, 3))
 
 
 @register("shift", "tilt")
-@validated
 def tilt(dataset: Dataset, counts: Indices) -> list[Shift]:
     """Half of the images are rotated by 45 degrees; a client's majority-label images all have the same angle.
 

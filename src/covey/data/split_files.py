@@ -19,7 +19,7 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
 from covey.settings.registry import register
-from covey.settings.signatures import takes, validated, validated_in
+from covey.settings.signatures import takes, validated
 
 ARRAYS = ("x", "y", "client", "split")  # of an npz file; split: 0 is training, 1 test
 
@@ -135,7 +135,6 @@ def _paths(folder: Path, split: str) -> list[Path]:
 
 
 @register("data set", "leaf")
-@validated_in("data")
 @takes(read_leaf, without=("folder", "name"))
 def leaf(*, path: Path, images: Path | None = None, **settings: Any) -> Dataset:
     """Any data set in LEAF's form: PATH/train/*.json and PATH/test/*.json; the users are the clients.
@@ -213,7 +212,6 @@ def read_split(path: str | Path, *, scaling: Scaling = "standard", name: str = "
 
 
 @register("data set", "clients")
-@validated_in("data")
 def clients(*, path: Path, scaling: Scaling = "standard") -> Dataset:
     """An npz file that says whose sample each is: arrays x, y, client and split (`covey convert` writes such files).
 

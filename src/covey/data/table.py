@@ -30,7 +30,7 @@ from covey.data.usual import NUMBERS_CLIP, Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Part
 from covey.settings.registry import register
-from covey.settings.signatures import takes, validated, validated_in
+from covey.settings.signatures import takes, validated
 
 MissingCells = Literal["indicator", "mean", "refuse"]
 NO_FILL = '; fill them, leave the column out (exclude), or set missing = "indicator"'
@@ -159,7 +159,6 @@ def read_table(
 
 
 @register("data set", "table")
-@validated_in("data")
 @takes(read_table, without=("source", "name", "seed"))
 def table(*, path: Path, test: Path | None = None, schema: Path | None = None, **settings: Any) -> Dataset:
     """A table of your own: one row per sample, a column to predict, a column that says whose row it is.

@@ -1,7 +1,7 @@
 """Auxo: efficient federated learning via scalable client clustering (Liu et al., SoCC 2023)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ PARENTS: Key[list[int]] = Key("auxo.parents")  # of each cohort the one that it 
 KEPT_REWARDS = Fact("rewards that somebody keeps", 'add "rewards" to after')
 COHORTS = Fact("groups by rewards", 'set group = "rewards"')
 FEWEST = 3  # replies of a cohort from which they are compared
+SHOWS_LIKENESS = Shows(what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS)
 
 
 def rewards(updates: Array) -> Array:
@@ -54,7 +55,9 @@ def halves(updates: Array, known: Sequence[int | None], seed: int) -> list[int]:
     return [int(known[at] or 0) for at in nearest]
 
 
-@part("group", "rewards", needs=(KEPT_REWARDS, MODEL_PER_GROUP), gives=(GROUPS, COHORTS))
+@part(
+    "group", "rewards", needs=(KEPT_REWARDS, MODEL_PER_GROUP), gives=(GROUPS, COHORTS), shows=SHOWS_LIKENESS
+)
 class ByRewards:
     """Every client is in the cohort that rewarded it most; who has no reward yet is in one at random (Auxo).
 
@@ -63,10 +66,6 @@ class ByRewards:
     """
 
     explore: Share = 0.1
-
-    shows: ClassVar[Shows] = Shows(
-        what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS
-    )
 
     def __call__(self, now: Round) -> dict[int, int]:
         table, cohorts = REWARDS.get(now.memory, {}), len(PARENTS.get(now.memory, [0]))
@@ -87,7 +86,7 @@ def one_per_cohort(now: Round) -> Tensor:
     return one_per_parent(now, PARENTS.get(now.memory, [0]))
 
 
-@part("after", "rewards", needs=(COHORTS,), gives=(KEPT_REWARDS,))
+@part("after", "rewards", needs=(COHORTS,), gives=(KEPT_REWARDS,), shows=SHOWS_LIKENESS)
 class RememberRewards:
     """Rewards the clients of every cohort and cuts a cohort in two when enough of its clients are on each side (Auxo).
 
@@ -100,10 +99,6 @@ class RememberRewards:
     most: Count = 4
     known: Share = 0.6
     smallest: Annotated[float, Range(least=0, most=0.5)] = 0.2
-
-    shows: ClassVar[Shows] = Shows(
-        what="single updates, whose likeness moves clients among cohorts", instead=ANY_GROUPS
-    )
 
     def __call__(self, now: Round) -> None:
         table, sides = copied(REWARDS.get(now.memory, {})), copied(SIDES.get(now.memory, {}))

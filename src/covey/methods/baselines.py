@@ -1,13 +1,14 @@
 """The references of every comparison: FedAvg (McMahan et al., 2017), FedProx (Li et al., 2020), alone, together."""
 
 from dataclasses import replace
+from typing import Annotated
 
-from covey.core import Method, Step, method
+from covey.core import Method, method
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.average import Average, Weighting, keep_own
 from covey.parts.selection.plain import Everybody, Uniform, the_server
 from covey.parts.steps.train import Train
-from covey.settings import Count, NotNegative
+from covey.settings import FILLED, Count, Inline, NotNegative
 
 
 @method("fedavg", family="aggregation", paper="https://arxiv.org/abs/1602.05629")
@@ -25,15 +26,13 @@ def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "sampl
     )
 
 
-def fedavg_around(name: str, train: Train, local: Step, *, per_round: int, weighting: Weighting) -> Method:
-    """FedAvg with another step in place of training."""
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name=name, local=local)
+FedAvg = Annotated[
+    Method, Inline(fedavg)
+]  # of a method that is FedAvg but for some parts, whose settings it has
 
 
 @method("fedprox", family="aggregation", paper="https://arxiv.org/abs/1812.06127")
-def fedprox(
-    train: Train, *, per_round: Count = 10, weighting: Weighting = "samples", mu: NotNegative = 0.01
-) -> Method:
+def fedprox(train: Train, *, base: FedAvg = FILLED, mu: NotNegative = 0.01) -> Method:
     """FedAvg with a proximal term that keeps clients near the model they were sent.
 
     Every local step is v <- v - lr (gradient + mu (v - w)), with w the model of the round (Li et al., 2020). With
@@ -42,10 +41,7 @@ def fedprox(
     Args:
         mu: how strongly clients are held to the model they were sent.
     """
-    return replace(
-        fedavg(replace(train, prox=mu), per_round=per_round, weighting=weighting),
-        name="fedprox",
-    )
+    return replace(base, name="fedprox", local=replace(train, prox=mu))
 
 
 @method("local", family="reference")

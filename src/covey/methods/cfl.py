@@ -1,7 +1,7 @@
 """CFL: clustered federated learning by splitting (Sattler et al., 2020)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
-from covey.settings import Natural, Positive
+from covey.settings import FILLED, Inline, Natural, Positive
 
 
 def halves(gram: Array) -> NDArray[np.bool_]:
@@ -51,11 +51,17 @@ def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
 
 @part("mix", "split", needs=(ONE_MODEL,), gives=(KNOWN_GROUPS,))
 class SplitAndAverage:
-    """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies."""
+    """CFL: groups that pull apart are cut in two, and each group's model is the equal mean of its members' replies.
 
-    still: float = 0.4
-    apart: float = 1.6
-    patience: int = 20
+    Args:
+        still: length of the mean update below which a group counts as standing still.
+        apart: length of the longest update above which its clients pull apart.
+        patience: rounds before any group may split.
+    """
+
+    still: Positive = 0.4
+    apart: Positive = 1.6
+    patience: Natural = 20
 
     shows: ClassVar[Shows] = Shows(
         what="single updates, whose angles split the clients", instead=ANY_GROUPS, in_updates=True
@@ -82,23 +88,18 @@ class SplitAndAverage:
 
 
 @method("cfl", family="clusters", paper="https://arxiv.org/abs/1910.01991")
-def cfl(train: Train, *, still: Positive = 0.4, apart: Positive = 1.6, patience: Natural = 20) -> Method:
+def cfl(train: Train, *, mix: Annotated[SplitAndAverage, Inline()] = FILLED) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 
     After round `patience`, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by
     complete linkage on the cosines of the updates; each group's model is then the equal mean of its members' (Sattler
     et al., 2020). The two lengths depend on the model and the learning rate. An unseen client joins the group whose
     model fits its data best.
-
-    Args:
-        still: length of the mean update below which a group counts as standing still.
-        apart: length of the longest update above which its clients pull apart.
-        patience: rounds before any group may split.
     """
     return Method(
         name="cfl",
         select=Everybody(),
         send=to_known_group,
         local=train,
-        mix=SplitAndAverage(still=still, apart=apart, patience=patience),
+        mix=mix,
     )

@@ -1,6 +1,6 @@
 """CFL-GP: clustered federated learning via gradient-based partitioning (Kim, Kim and de Veciana, 2024)."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.reports import first_come
 from covey.parts.steps.stepwise import LocalBatches
 from covey.parts.steps.train import Train, best_row
-from covey.settings import Count
+from covey.settings import FILLED, Count, Inline
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
@@ -127,17 +127,15 @@ class EqualStarts:
 
 @method("cfl-gp", family="clusters")
 def cfl_gp(
-    train: Train, *, per_round: int = 10, k: Count = 4, period: Count = 1, until: Count = 10
+    train: Train,
+    *,
+    per_round: Count = 10,
+    group: Annotated[ByGradients, Inline()] = FILLED,
+    bank: Annotated[EqualStarts, Inline()] = FILLED,
 ) -> Method:
     """Clients whose gradients for the same models point the same way train one model together.
 
     Every `period` rounds all clients tell their gradient for one of the models in turn (as a sketch); the sums over all
     rounds so far are clustered by their first `k` singular vectors (Kim et al., 2024), until round `until`.
-
-    Args:
-        k: how many groups.
-        period: rounds between two clusterings.
-        until: the last round in which groups are made anew.
     """
-    group = ByGradients(k=k, period=period, until=until)
-    return fedavg_per_group("cfl-gp", train, group, per_round=per_round, bank=EqualStarts(k=k))
+    return fedavg_per_group("cfl-gp", train, group, per_round=per_round, bank=bank)

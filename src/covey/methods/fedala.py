@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
-from covey.methods.baselines import fedavg, fedavg_around
-from covey.parts.mix.average import Weighting
+from covey.methods.baselines import FedAvg
 from covey.parts.steps.home import at_home
 from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, Positive, Share, takes
+from covey.settings import FILLED, Count, Inline, Positive, Share
 
 SETTLING = 50  # passes at most, until W settles
 WINDOW = 10  # passes over which the loss is watched
@@ -77,17 +76,12 @@ class LocalAggregationTrain(PlainTraining):
 
 
 @method("fedala", family="personalised", paper="https://arxiv.org/abs/2212.01197")
-@takes(fedavg)
 def fedala(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
-    local: Annotated[LocalAggregationTrain, Inline()] = FILLED,
+    train: Train, *, base: FedAvg = FILLED, local: Annotated[LocalAggregationTrain, Inline()] = FILLED
 ) -> Method:
     """FedAvg whose clients start from a mixture of the common and their own last model, learned weight by weight.
 
     v + (w - v) * W for the last tensors, with W <- clip(W - rate g * (w - v), 0, 1) learned on a share of the client's
     data (Zhang et al., 2023); a client uses its trained model.
     """
-    return fedavg_around("fedala", train, local, per_round=per_round, weighting=weighting)
+    return replace(base, name="fedala", local=local)

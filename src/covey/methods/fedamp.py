@@ -1,7 +1,7 @@
 """FedAMP: personalized cross-silo federated learning on non-IID data (Huang et al., 2021)."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,7 +17,7 @@ from covey.parts.selection.plain import Everybody
 from covey.parts.steps.personal import fit_near
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, reply_of
-from covey.settings import NotNegative, Positive, Share
+from covey.settings import FILLED, Inline, NotNegative, Positive, Share
 
 
 def attention(gram: Array, *, sigma: float, own: float) -> Array:
@@ -84,24 +84,24 @@ class TrainNearCloud(AroundTraining):
 
 
 @method("fedamp", family="personalised", paper="https://arxiv.org/abs/2007.03797")
-def fedamp(train: Train, *, pull: NotNegative = 0.1, sigma: Positive = 1.0, own: Share = 0.5) -> Method:
+def fedamp(
+    train: Train,
+    *,
+    local: Annotated[TrainNearCloud, Inline()] = FILLED,
+    send: Annotated[ToAttended, Inline()] = FILLED,
+) -> Method:
     """Everybody's model is held to a mixture of all models in which those near to it count more.
 
     u_i = sum over j of xi_ij w_j, xi_ij ~ exp(-||w_i - w_j||^2 / sigma); w_i minimises F_i(w) + (pull / 2) ||w -
     u_i||^2 (Huang et al., 2021). Every client works in every round and has a model of its own, which the server
     knows.
-
-    Args:
-        pull: how strongly the own model is held to the mixture.
-        sigma: squared distance at which another model's weight falls to 1 / e, in units of the mean squared distance.
-        own: share of the client's own model in its mixture.
     """
     return Method(
         name="fedamp",
         select=Everybody(),
         bank=one_per_client,
-        send=ToAttended(sigma=sigma, own=own),
+        send=send,
         serve=to_owner,
-        local=TrainNearCloud(train=train, pull=pull),
+        local=local,
         mix=keep_own,
     )

@@ -1,7 +1,8 @@
 """FedDisco: federated learning with discrepancy-aware collaboration (Ye et al., 2023)."""
 
 import math
-from typing import Literal
+from dataclasses import replace
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,11 @@ from covey.arrays import Array
 from covey.core import Client, Key, Known, Method, Mixing, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.reply_schema import ROUNDING, Stat
 from covey.errors import UserError
+from covey.methods.baselines import fedavg
 from covey.parts.ask_once import answers, ask_once
 from covey.parts.mix.average import weighted_rows, weights
-from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings import Count, NotNegative
+from covey.settings import FILLED, Count, Inline, NotNegative
 
 Discrepancy = Literal["kl", "l2", "l1", "cosine"]
 
@@ -64,6 +65,11 @@ class DiscoAverage:
     """FedDisco's average, in which clients with evenly spread labels count more.
 
     Who does not tell its discrepancy counts as average in that.
+
+    Args:
+        measure: of the discrepancy between label shares: kl, l2, l1 or cosine.
+        a: how much the discrepancy counts.
+        b: what is added to every weight.
     """
 
     measure: Discrepancy = "kl"
@@ -82,21 +88,11 @@ class DiscoAverage:
 
 @method("feddisco", family="aggregation", paper="https://arxiv.org/abs/2305.19229")
 def feddisco(
-    train: Train, *, per_round: Count = 10, measure: Discrepancy = "kl", a: NotNegative = 0.5, b: float = 0.1
+    train: Train, *, per_round: Count = 10, mix: Annotated[DiscoAverage, Inline()] = FILLED
 ) -> Method:
     """FedAvg in which clients whose labels are spread more evenly count more.
 
     p_k ~ max(0, n_k / n - a d_k + b), d_k the discrepancy between the client's label shares and equal ones, scaled to
     sum 1 over the round's clients (Ye et al., 2023). Clients tell d_k once, and nothing else about their labels.
-
-    Args:
-        measure: of the discrepancy between label shares: kl, l2, l1 or cosine.
-        a: how much the discrepancy counts.
-        b: what is added to every weight.
     """
-    return Method(
-        name="feddisco",
-        select=Uniform(per_round=per_round),
-        local=train,
-        mix=DiscoAverage(measure=measure, a=a, b=b),
-    )
+    return replace(fedavg(train, per_round=per_round), name="feddisco", mix=mix)

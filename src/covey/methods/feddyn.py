@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,14 +9,15 @@ from torch import Tensor
 from covey.core import Client, Key, Method, Reply, Round, Shows, Task, method, part, step, to_everybody
 from covey.core.needs import ONE_MODEL
 from covey.core.shows import AT_THE_SERVER
-from covey.parts.mix.average import Average
-from covey.parts.selection.plain import Uniform
+from covey.methods.baselines import random
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings import Count, Positive
 
+SHOWS_MOVES = Shows(what="how far every client has moved", instead=AT_THE_SERVER)
 
-@step("dyn", shows=Shows(what="how far every client has moved", instead=AT_THE_SERVER))
+
+@step("dyn", shows=SHOWS_MOVES)
 class DynTrain(AroundTraining):
     """FedDyn's training, pulled back by the client's memory of past rounds.
 
@@ -45,11 +45,9 @@ class DynTrain(AroundTraining):
 MOVES: Key[Tensor] = Key("feddyn.sum", 'add "moves" to after')
 
 
-@part("send", "with-memory", needs=(ONE_MODEL, MOVES))
+@part("send", "with-memory", needs=(ONE_MODEL, MOVES), shows=SHOWS_MOVES)
 class WithMemory:
     """FedDyn's model to train: the average of the last round plus the mean of all clients' memories."""
-
-    shows: ClassVar[Shows] = Shows(what="how far every client has moved", instead=AT_THE_SERVER)
 
     def __call__(self, now: Round, ids: Sequence[int]) -> dict[int, Task]:
         known = sizes(now, now.here)
@@ -61,12 +59,7 @@ class WithMemory:
         return dict.fromkeys(ids, Task(models=row, slots=(0,), args=args))
 
 
-@part(
-    "after",
-    "moves",
-    shows=Shows(what="how far every client has moved", instead=AT_THE_SERVER),
-    gives=(MOVES,),
-)
+@part("after", "moves", gives=(MOVES,), shows=SHOWS_MOVES)
 def remember_moves(now: Round) -> None:
     """Adds what the clients of this round have added to their memories to the sum that the server keeps."""
     trainable = now.fleet.layout.trainable
@@ -92,12 +85,11 @@ def feddyn(train: Train, *, per_round: Count = 10, alpha: Positive = 0.01) -> Me
     Args:
         alpha: weight of the penalty that ties clients to the common model.
     """
-    return Method(
+    return replace(
+        random(train, per_round=per_round),
         name="feddyn",
-        select=Uniform(per_round=per_round),
         send=WithMemory(),
         serve=to_everybody,
         local=DynTrain(train=replace(train, clip=train.clip or CLIP), alpha=alpha),
-        mix=Average(weighting="equal"),
         after=(remember_moves,),
     )

@@ -1,7 +1,7 @@
 """FedGWC: interaction-aware Gaussian weighting for clustered federated learning (Licciardi et al., 2025)."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,17 @@ from covey.parts.mix.average import weights
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings import Count, Positive
+from covey.settings import FILLED, Count, Inline, Positive
 
 POINTS = 10  # at which the course of a client's loss is told
 COURSES = Fact("the course of the loss in every reply", 'set local = "course"')
 INTERACTIONS: Key[dict[str, Any]] = Key("fedgwc.interactions")
+SHOWS_COURSES = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
 
-@step("course", gives=(COURSES,))
+@step("course", gives=(COURSES,), shows=SHOWS_COURSES)
 class TrainWithCourse(AroundTraining):
     """Training that also tells the course of its loss, at ten points of the way."""
-
-    shows: ClassVar[Shows] = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -82,7 +81,7 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
     return labels
 
 
-@part("mix", "interactions", needs=(ONE_MODEL, COURSES), gives=(KNOWN_GROUPS,))
+@part("mix", "interactions", needs=(ONE_MODEL, COURSES), gives=(KNOWN_GROUPS,), shows=SHOWS_COURSES)
 class ByInteractions:
     """Groups whose interactions have settled are split by them; then each group's replies are averaged (FedGWC).
 
@@ -97,8 +96,6 @@ class ByInteractions:
     gamma: Positive = 4.0
     settled: Positive = 1e-5
     most: Count = 4
-
-    shows: ClassVar[Shows] = Shows(what="the exact course of every client's loss", instead=ANY_GROUPS)
 
     def __call__(self, now: Round) -> Mixing:
         now.groups = now.groups | {reply.id: reply.slot for reply in now.replies}
@@ -148,23 +145,18 @@ def pair(one: int, other: int) -> str:
 
 @method("fedgwc", family="clusters")
 def fedgwc(
-    train: Train, *, per_round: int = 10, gamma: Positive = 4.0, settled: Positive = 1e-5, most: Count = 4
+    train: Train, *, per_round: Count = 10, mix: Annotated[ByInteractions, Inline()] = FILLED
 ) -> Method:
     """Clients whose losses run alike are found by who is rewarded with whom; groups are split once that has settled.
 
     A client's reward is exp(-(loss - mean)^2 / (2 variance)) over the round's clients, averaged over its way; running
     means for all pairs make the interactions, whose columns tell which clients are alike: spectral clusters, as many as
     have the lowest Davies-Bouldin score (Licciardi et al., 2025).
-
-    Args:
-        gamma: how fast likeness falls with the distance of two clients' interactions.
-        settled: mean squared change of the interactions below which they have settled.
-        most: the most parts of one split.
     """
     return Method(
         name="fedgwc",
         select=Uniform(per_round=per_round),
         send=to_known_group,
         local=TrainWithCourse(train=train),
-        mix=ByInteractions(gamma=gamma, settled=settled, most=most),
+        mix=mix,
     )

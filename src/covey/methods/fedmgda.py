@@ -1,6 +1,7 @@
 """FedMGDA+: federated learning meets multi-objective optimisation (Hu et al., 2022)."""
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, minimize
@@ -8,11 +9,11 @@ from scipy.sparse import csr_array
 
 from covey.arrays import Array
 from covey.core import ONE_MODEL, Method, Mixing, Round, Shows, method, part
+from covey.methods.baselines import fedavg
 from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.mix.gram import products
-from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings import Count, Positive, Share
+from covey.settings import FILLED, Count, Inline, Positive, Share
 
 STANDSTILL = 1e-8  # added to the length of an update: who does not move has no say
 
@@ -49,6 +50,10 @@ class CommonDescent:
 
     As a matrix: the old row keeps 1 - sum of eta l_k / ||w - w_k||, reply k gets eta l_k / ||w - w_k||. Buffers are
     averaged by samples.
+
+    Args:
+        eta: length of the server's step.
+        eps: how far a client's weight may be from its share of samples.
     """
 
     eta: Positive = 1.0
@@ -77,20 +82,13 @@ class CommonDescent:
 
 
 @method("fedmgda", family="aggregation", paper="https://arxiv.org/abs/2006.11489")
-def fedmgda(train: Train, *, per_round: Count = 10, eta: Positive = 1.0, eps: Share = 0.1) -> Method:
+def fedmgda(
+    train: Train, *, per_round: Count = 10, mix: Annotated[CommonDescent, Inline()] = FILLED
+) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.
 
     Every update is scaled to length 1, d_k = (w - w_k) / ||w - w_k||; w <- w - eta sum l_k d_k with the weights l that
     make the sum shortest, each at most `eps` from the client's share of samples (Hu et al., 2022). eps = 0 fixes the
     weights, eps = 1 is MGDA. The step is at most `eta` long in parameter space, whatever the learning rate.
-
-    Args:
-        eta: length of the server's step.
-        eps: how far a client's weight may be from its share of samples.
     """
-    return Method(
-        name="fedmgda",
-        select=Uniform(per_round=per_round),
-        local=train,
-        mix=CommonDescent(eta=eta, eps=eps),
-    )
+    return replace(fedavg(train, per_round=per_round), name="fedmgda", mix=mix)

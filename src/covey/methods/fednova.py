@@ -1,7 +1,7 @@
 """FedNova: tackling the objective inconsistency problem in heterogeneous federated optimization (Wang et al., 2020)."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -9,9 +9,10 @@ from scipy.sparse import csr_array
 from covey.arrays import Array
 from covey.core import Method, Mixing, Round, Shows, method, part
 from covey.errors import UserError
-from covey.methods.baselines import fedavg
+from covey.methods.baselines import FedAvg
 from covey.parts.mix.average import Weighting, weights
 from covey.parts.steps.train import Train
+from covey.settings import FILLED, Inline
 
 
 def local_lengths(steps: Array, train: Train, lr: float) -> Array:
@@ -71,11 +72,12 @@ class NormalisedAverage:
 
 
 @method("fednova", family="aggregation", paper="https://arxiv.org/abs/2007.07481")
-def fednova(train: Train, *, per_round: int = 10, weighting: Weighting = "samples") -> Method:
+def fednova(
+    train: Train, *, base: FedAvg = FILLED, mix: Annotated[NormalisedAverage, Inline()] = FILLED
+) -> Method:
     """FedAvg whose updates are divided by the number of local steps, so that nobody counts more for training longer.
 
     w <- w + tau_eff sum of p_k (w_k - w) / tau_k with tau_eff = sum of p_k tau_k (Wang et al., 2020, eq. 6). With
     equally many local steps at every client it is FedAvg.
     """
-    mix = NormalisedAverage(train=train, weighting=weighting)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fednova", mix=mix)
+    return replace(base, name="fednova", mix=mix)

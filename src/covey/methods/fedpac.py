@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from covey.parts.steps.prototypes import (
 )
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining
 from covey.parts.steps.train import Train, best_row
-from covey.settings import Count, NotNegative
+from covey.settings import FILLED, Count, Inline, NotNegative
 
 HEAD = 2  # tensors of the classifier: weight and bias
 
@@ -146,16 +146,15 @@ class ExtractorAndClassifiers:
 
 
 @method("fedpac", family="personalised", paper="https://openreview.net/forum?id=SXZr8aDKia")
-def fedpac(train: Train, *, per_round: Count = 10, pull: NotNegative = 1.0) -> Method:
+def fedpac(
+    train: Train, *, per_round: Count = 10, local: Annotated[TrainAligned, Inline()] = FILLED
+) -> Method:
     """A common extractor whose features are aligned over clients, and for each client the best mixture of classifiers.
 
     A client trains its classifier, then the extractor on F_k + pull (mean squared distance of features to the common
     prototypes of their classes). Its classifier becomes sum of a_j phi_j over the round's clients, with the weights a
     that minimise a' P a: variances on the diagonal, and how far the others' class means are from its own (Xu et al.,
     2023).
-
-    Args:
-        pull: weight of the distance to the prototypes.
     """
     return Method(
         name="fedpac",
@@ -163,7 +162,7 @@ def fedpac(train: Train, *, per_round: Count = 10, pull: NotNegative = 1.0) -> M
         bank=one_per_client,
         send=to_each_its_own,
         serve=to_owner,
-        local=TrainAligned(train=train, pull=pull),
+        local=local,
         mix=ExtractorAndClassifiers(),
         after=(KeepPrototypes(),),
     )

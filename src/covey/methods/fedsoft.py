@@ -1,7 +1,7 @@
 """FedSoft: soft clustered federated learning with proximal local updating (Ruan and Joe-Wong, 2022)."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,12 +14,13 @@ from covey.methods.ifca import AllModels, RandomStarts
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
-from covey.settings import Count, NotNegative, PartBelowOne
+from covey.settings import FILLED, Count, Inline, NotNegative, PartBelowOne
 
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
+SHOWS_BEST = Shows(what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS)
 
 
-@step("soft", gives=(IMPORTANCE,), passes=FORWARD_SHARE)
+@step("soft", gives=(IMPORTANCE,), passes=FORWARD_SHARE, shows=SHOWS_BEST)
 class SoftTrain(AroundTraining):
     """Trains one model near to all that fit the client's data: F_k(v) + (pull / 2) sum of u_s ||v - c_s||^2.
 
@@ -32,10 +33,6 @@ class SoftTrain(AroundTraining):
 
     pull: NotNegative = 0.1
     floor: PartBelowOne = 0.01
-
-    shows: ClassVar[Shows] = Shows(
-        what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS
-    )
 
     def __call__(self, client: Client, task: Task) -> Reply:
         rows = torch.stack([with_own_buffers(client, row) for row in task.models])
@@ -63,13 +60,9 @@ def importance(client: Client, rows: torch.Tensor, floor: float) -> np.ndarray:
     return np.asarray(share / share.sum())
 
 
-@part("mix", "soft", needs=(IMPORTANCE,))
+@part("mix", "soft", needs=(IMPORTANCE,), shows=SHOWS_BEST)
 class SoftAverage:
     """c_s <- sum of u_ks n_k w_k / sum of u_ks n_k over all replies (FedSoft)."""
-
-    shows: ClassVar[Shows] = Shows(
-        what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS
-    )
 
     def __call__(self, now: Round) -> Mixing:
         count = len(now.models)
@@ -83,7 +76,7 @@ class SoftAverage:
 
 @method("fedsoft", family="clusters", paper="https://arxiv.org/abs/2112.06053")
 def fedsoft(
-    train: Train, *, per_round: int = 10, k: Count = 4, pull: NotNegative = 0.1, floor: PartBelowOne = 0.01
+    train: Train, *, per_round: Count = 10, k: Count = 4, local: Annotated[SoftTrain, Inline()] = FILLED
 ) -> Method:
     """`k` models, and every client counts in each by the share of its data that the model fits best.
 
@@ -92,14 +85,12 @@ def fedsoft(
 
     Args:
         k: how many models.
-        pull: how strongly the trained model is held to the models (the paper's lambda).
-        floor: the least importance of a model.
     """
     return Method(
         name="fedsoft",
         bank=RandomStarts(k=k, asked=per_round),
         select=Uniform(per_round=per_round),
         send=AllModels(),
-        local=SoftTrain(train=train, pull=pull, floor=floor),
+        local=local,
         mix=SoftAverage(),
     )

@@ -1,6 +1,6 @@
 """FeSEM: multi-center federated learning (Long et al., 2023)."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings import Count
+from covey.settings import FILLED, Count, Inline
 
 
 def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,19 +60,16 @@ class NearestCentre:
 
 
 @method("fesem", family="clusters", paper="https://arxiv.org/abs/2005.01026")
-def fesem(train: Train, *, per_round: int = 10, k: Count = 4) -> Method:
+def fesem(train: Train, *, per_round: Count = 10, mix: Annotated[NearestCentre, Inline()] = FILLED) -> Method:
     """`k` models as the centres of the clients' models: each client belongs to the centre that its own is nearest to.
 
     r_i = argmin over k of ||w_i - c_k||, c_k = mean of its members' models (Long et al., 2023, FeSEM). Who has no group
     yet works on the model that fits its data best.
-
-    Args:
-        k: how many models.
     """
     return Method(
         name="fesem",
         select=Uniform(per_round=per_round),
         send=to_known_group,
         local=train,
-        mix=NearestCentre(k=k),
+        mix=mix,
     )

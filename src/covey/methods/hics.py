@@ -1,7 +1,7 @@
 """HiCS-FL: heterogeneity-guided client sampling (Chen and Vikalo, 2024)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from covey.settings import FILLED, Inline, NotNegative, Positive
 
 # client -> its last update of the last tensor
 BIASES: Key[dict[int, Array]] = Key("hics.biases", 'add "biases" to after')
+SHOWS_BIASES = Shows(
+    what="the bias of every client's update, and with it its label mix", instead="use fedavg"
+)
 
 
 def entropy(update: Array, temperature: float) -> float:
@@ -34,7 +37,7 @@ def heterogeneity(updates: Array, entropies: Array, weight: float) -> Array:
     return np.asarray((table + table.T) / 2)
 
 
-@part("select", "entropy", needs=(BIASES,))
+@part("select", "entropy", needs=(BIASES,), shows=SHOWS_BIASES)
 class ByEntropy(PerRound):
     """Everybody once; then clusters by output biases, drawn by softmax of sharpness times mean entropy (HiCS-FL).
 
@@ -47,10 +50,6 @@ class ByEntropy(PerRound):
     temperature: Positive = 0.0025
     weight: NotNegative = 10.0
     sharpness: NotNegative = 4.0
-
-    shows: ClassVar[Shows] = Shows(
-        what="the bias of every client's update, and with it its label mix", instead="use fedavg"
-    )
 
     def __call__(self, now: Round) -> list[int]:
         known = BIASES.get(now.memory, {})
@@ -86,12 +85,7 @@ class ByEntropy(PerRound):
         return chosen
 
 
-@part(
-    "after",
-    "biases",
-    shows=Shows(what="the bias of every client's update, and with it its label mix", instead="use fedavg"),
-    gives=(BIASES,),
-)
+@part("after", "biases", gives=(BIASES,), shows=SHOWS_BIASES)
 def remember_biases(now: Round) -> None:
     """Keeps what every worker's update did to the last trainable tensor, usually the output biases."""
     layout = now.fleet.layout

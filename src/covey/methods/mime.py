@@ -1,7 +1,7 @@
 """MimeLite: mimicking centralized stochastic algorithms in federated learning (Karimireddy et al., 2021)."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -11,18 +11,18 @@ from covey.core import Client, Fact, Key, Method, Reply, Round, Shows, Step, Tas
 from covey.core.needs import ONE_MODEL
 from covey.core.reply_schema import Known, Stat
 from covey.core.shows import AT_THE_SERVER
+from covey.methods.baselines import random
 from covey.parts.banks import ModelWith
-from covey.parts.mix.average import Average
-from covey.parts.selection.plain import Uniform
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
-from covey.settings import PartBelowOne
+from covey.settings import FILLED, Count, Inline, PartBelowOne
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
+SHOWS_GRADIENTS = Shows(what="a gradient of every client at the server's model", instead=AT_THE_SERVER)
 
 
-@step("mimic", gives=(GRADIENTS,), passes=1.0)
+@step("mimic", gives=(GRADIENTS,), passes=1.0, shows=SHOWS_GRADIENTS)
 class MimicTrain(PlainTraining):
     """Steps with the server's momentum, which stays as it is: v <- v - lr ((1 - beta) g + beta m).
 
@@ -35,9 +35,6 @@ class MimicTrain(PlainTraining):
     beta: PartBelowOne = 0.9
 
     of: ClassVar[str] = "mime"
-    shows: ClassVar[Shows] = Shows(
-        what="a gradient of every client at the server's model", instead=AT_THE_SERVER
-    )
 
     def __call__(self, client: Client, task: Task) -> Reply:
         slot, start = best_row(client, task)
@@ -54,26 +51,19 @@ class MimicTrain(PlainTraining):
         return self.train.expects(known) | {"gradient": Stat(shape=(known.learned,), direction=True)}
 
 
-@part("send", "with-momentum", needs=(ONE_MODEL, MOMENTUM))
+@part("send", "with-momentum", needs=(ONE_MODEL, MOMENTUM), shows=SHOWS_GRADIENTS)
 class WithMomentum(ModelWith):
     """Everybody gets the model and the server's momentum."""
 
     key: ClassVar[Key[Tensor]] = MOMENTUM
     arg: ClassVar[str] = "momentum"
-    shows: ClassVar[Shows] = Shows(
-        what="a gradient of every client at the server's model", instead=AT_THE_SERVER
-    )
 
 
-@part("after", "mime-momentum", needs=(GRADIENTS,), gives=(MOMENTUM,))
+@part("after", "mime-momentum", needs=(GRADIENTS,), gives=(MOMENTUM,), shows=SHOWS_GRADIENTS)
 class RememberMomentum:
     """m <- (1 - beta) (mean of the clients' gradients at w) + beta m."""
 
     step: Step
-
-    shows: ClassVar[Shows] = Shows(
-        what="a gradient of every client at the server's model", instead=AT_THE_SERVER
-    )
 
     def __call__(self, now: Round) -> None:
         beta = getattr(self.step, "beta", 0.9)
@@ -86,22 +76,19 @@ class RememberMomentum:
 
 
 @method("mime-lite", family="drift", paper="https://arxiv.org/abs/2008.03606")
-def mime_lite(train: Train, *, per_round: int = 10, beta: PartBelowOne = 0.9) -> Method:
+def mime_lite(
+    train: Train, *, per_round: Count = 10, local: Annotated[MimicTrain, Inline()] = FILLED
+) -> Method:
     """FedAvg whose clients take every step with the server's momentum, which no client changes.
 
     v <- v - lr ((1 - beta) g + beta m) from v = w; w <- mean of the v; m <- (1 - beta) mean of the gradients of all
     of a client's data at w + beta m (Karimireddy et al., 2021, MimeLite with SGDm). With beta = 0 it is FedAvg with
     equal weights. Clients send twice as much as in FedAvg.
-
-    Args:
-        beta: how much of the server's momentum is in every step.
     """
-    local = MimicTrain(train=train, beta=beta)
-    return Method(
+    return replace(
+        random(train, per_round=per_round),
         name="mime-lite",
-        select=Uniform(per_round=per_round),
         send=WithMomentum(),
         local=local,
-        mix=Average(weighting="equal"),
         after=(RememberMomentum(step=local),),
     )

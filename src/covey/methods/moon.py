@@ -1,5 +1,6 @@
 """MOON: model-contrastive federated learning (Li et al., 2021)."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -7,13 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
-from covey.methods.baselines import fedavg, fedavg_around
-from covey.parts.mix.average import Weighting
+from covey.methods.baselines import FedAvg
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations, watched
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, NotNegative, Positive, takes
+from covey.settings import FILLED, Inline, NotNegative, Positive
 from covey.training.bench import LossFunction
 
 
@@ -64,13 +64,8 @@ class ContrastiveTrain(AroundTraining):
 
 
 @method("moon", family="drift", paper="https://arxiv.org/abs/2103.16257")
-@takes(fedavg)
 def moon(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
-    local: Annotated[ContrastiveTrain, Inline()] = FILLED,
+    train: Train, *, base: FedAvg = FILLED, local: Annotated[ContrastiveTrain, Inline()] = FILLED
 ) -> Method:
     """FedAvg whose clients keep their representations near those of the common model and away from their own last one.
 
@@ -78,4 +73,4 @@ def moon(
     cosine of its representation and that by the model w that was sent, and by the client's last model v (Li et al.,
     2021). The representation is what the last linear layer is given.
     """
-    return fedavg_around("moon", train, local, per_round=per_round, weighting=weighting)
+    return replace(base, name="moon", local=local)

@@ -1,13 +1,13 @@
 """Per-FedAvg: personalized federated learning with theoretical guarantees (Fallah et al., 2020)."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
-from covey.methods.baselines import fedavg
+from covey.methods.baselines import random
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, pairs
 from covey.parts.steps.train import Train, best_row
-from covey.settings import Positive
+from covey.settings import FILLED, Count, Inline, Positive
 
 
 @step("meta", shows=NOTHING)
@@ -36,18 +36,17 @@ class MetaTrain(PlainTraining):
 
 
 @method("per-fedavg", family="personalised", paper="https://arxiv.org/abs/2002.07948")
-def per_fedavg(train: Train, *, per_round: int = 10, alpha: Positive = 0.01) -> Method:
+def per_fedavg(
+    train: Train, *, per_round: Count = 10, local: Annotated[MetaTrain, Inline()] = FILLED
+) -> Method:
     """Finds the model from which one step on a client's own data gets furthest; each client takes that step before use.
 
     w_k <- w_k - lr g(w_k - alpha g(w_k; D); D') on pairs of batches, w <- mean of the w_k (Fallah et al., 2020,
     Algorithm 1, first-order). Whoever uses the model trains it for one step of size alpha first.
-
-    Args:
-        alpha: learning rate of the one step.
     """
     return replace(
-        fedavg(train, per_round=per_round, weighting="equal"),
+        random(train, per_round=per_round),
         name="per-fedavg",
-        local=MetaTrain(train=train, alpha=alpha),
-        adapt=replace(train, epochs=1, batches=1, lr=alpha, lr_decay=1.0),
+        local=local,
+        adapt=replace(train, epochs=1, batches=1, lr=local.alpha, lr_decay=1.0),
     )

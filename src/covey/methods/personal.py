@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from covey.core import Method, method
-from covey.methods.baselines import fedavg, fedavg_around
-from covey.parts.mix.average import Weighting
+from covey.methods.baselines import FedAvg
 from covey.parts.steps.home import TrainWithHome
 from covey.parts.steps.personal import DittoTrain
 from covey.parts.steps.train import Train
@@ -13,41 +12,25 @@ from covey.settings import FILLED, Count, Inline, Natural, takes
 
 
 @method("fine-tuned", family="personalised")
-@takes(fedavg)
-def fine_tuned(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
+def fine_tuned(train: Train, *, base: FedAvg = FILLED) -> Method:
     """FedAvg whose clients train the common model once more on their own data before they use it."""
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fine-tuned", adapt=train)
+    return replace(base, name="fine-tuned", adapt=train)
 
 
 @method("fedper", family="personalised", paper="https://arxiv.org/abs/1912.00818")
-@takes(fedavg, TrainWithHome, without=("norms", "head_epochs"))
-def fedper(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
-    last: Natural = 2,
-    home: tuple[str, ...] = (),
-) -> Method:
+@takes(TrainWithHome, without=("norms", "head_epochs"))
+def fedper(train: Train, *, base: FedAvg = FILLED, last: Natural = 2, home: tuple[str, ...] = ()) -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
     An unseen client starts from the head of the first model. Only the rest of the model travels. With adapters of which
     A and B train, `home = ["*.B"]` shares A and keeps B (FedSA-LoRA, Guo et al., 2025).
     """
-    local = TrainWithHome(train=train, last=last, home=home)
-    return fedavg_around("fedper", train, local, per_round=per_round, weighting=weighting)
+    return replace(base, name="fedper", local=TrainWithHome(train=train, last=last, home=home))
 
 
 @method("fedrep", family="personalised", paper="https://arxiv.org/abs/2102.07078")
-@takes(fedavg, TrainWithHome, without=("norms", "home"))
-def fedrep(
-    train: Train,
-    *,
-    head_epochs: Count = 5,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
-    last: Natural = 2,
-) -> Method:
+@takes(TrainWithHome, without=("norms", "home"))
+def fedrep(train: Train, *, head_epochs: Count = 5, base: FedAvg = FILLED, last: Natural = 2) -> Method:
     """FedPer whose clients first train their head alone, and then the common rest alone (Collins et al., 2021).
 
     An unseen client starts from the head of the first model. Only the rest of the model travels.
@@ -56,31 +39,22 @@ def fedrep(
         head_epochs: epochs of the head before the rest is trained as [train] says.
     """
     local = TrainWithHome(train=train, last=last, head_epochs=head_epochs)
-    return fedavg_around("fedrep", train, local, per_round=per_round, weighting=weighting)
+    return replace(base, name="fedrep", local=local)
 
 
 @method("fedbn", family="personalised", paper="https://arxiv.org/abs/2102.07623")
-@takes(fedavg)
-def fedbn(train: Train, *, per_round: Count = 10, weighting: Weighting = "samples") -> Method:
+def fedbn(train: Train, *, base: FedAvg = FILLED) -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
 
     For a model without BatchNorm it is FedAvg. An unseen client starts from those of the first model.
     """
-    local = TrainWithHome(train=train, last=0, norms=True)
-    return fedavg_around("fedbn", train, local, per_round=per_round, weighting=weighting)
+    return replace(base, name="fedbn", local=TrainWithHome(train=train, last=0, norms=True))
 
 
 @method("ditto", family="personalised", paper="https://arxiv.org/abs/2012.04221")
-@takes(fedavg)
-def ditto(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
-    local: Annotated[DittoTrain, Inline()] = FILLED,
-) -> Method:
+def ditto(train: Train, *, base: FedAvg = FILLED, local: Annotated[DittoTrain, Inline()] = FILLED) -> Method:
     """FedAvg beside which every client trains a model of its own that is held to the common one (Li et al., 2021).
 
     v_k minimises F_k(v) + (pull / 2) ||v - w||^2 in the rounds in which the client works, and is what it uses.
     """
-    return fedavg_around("ditto", train, local, per_round=per_round, weighting=weighting)
+    return replace(base, name="ditto", local=local)

@@ -1,6 +1,7 @@
 """Power-of-choice (Cho et al., 2020): of a few random candidates, those with the highest loss work."""
 
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
@@ -13,12 +14,16 @@ from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import Train
-from covey.settings import Count
+from covey.settings import FILLED, Count, Inline
 
 
 @part("select", "power-of-choice", shows=EXACT_LOSSES)
 class PowerOfChoice(PerRound):
-    """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work."""
+    """Power-of-choice: of `candidates` clients drawn by their data, those with the highest loss work.
+
+    Args:
+        candidates: clients that evaluate the model first.
+    """
 
     send: Send = to_everybody
     candidates: Count = 20
@@ -55,14 +60,10 @@ def highest(losses: Array, count: int) -> list[int]:
 
 @method("power-of-choice", family="selection", paper="https://arxiv.org/abs/2010.01243")
 def power_of_choice(
-    train: Train, *, per_round: Count = 10, candidates: Count = 20, weighting: Weighting = "equal"
+    train: Train, *, select: Annotated[PowerOfChoice, Inline()] = FILLED, weighting: Weighting = "equal"
 ) -> Method:
     """Power-of-choice (Cho et al., 2020): of some candidates drawn by their data, those with the highest loss work.
 
     The candidates evaluate the present model first, which costs a transfer and time.
-
-    Args:
-        candidates: clients that evaluate the model first.
     """
-    select = PowerOfChoice(per_round=per_round, candidates=candidates)
     return replace(random(train, weighting=weighting), name="power-of-choice", select=select)

@@ -11,24 +11,23 @@ from covey.core.needs import ONE_MODEL
 from covey.core.reply_schema import Stat
 from covey.core.shows import AT_THE_SERVER
 from covey.errors import UserError
+from covey.methods.baselines import random
 from covey.parts.banks import ModelWith
-from covey.parts.mix.average import Average, Weighting
-from covey.parts.selection.plain import Uniform
+from covey.parts.mix.average import Weighting
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings import Count
 
 CONTROLS = Fact("control variates in every reply", 'set local = "controlled"')
 CONTROL: Key[Tensor] = Key("scaffold.control", 'add "controls" to after')
+SHOWS_CONTROLS = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
 
-@step("controlled", gives=(CONTROLS,))
+@step("controlled", gives=(CONTROLS,), shows=SHOWS_CONTROLS)
 class ControlledTrain(AroundTraining):
     """Training whose gradients are corrected by control variates: v <- v - lr (g - c_k + c).
 
     Afterwards c_k <- c_k - c + (w - v) / (K lr) over its K steps (option II); the reply holds by how much c_k changed.
     """
-
-    shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
     def __post_init__(self) -> None:
         if self.train.optimiser != "sgd" or self.train.momentum:
@@ -52,22 +51,15 @@ class ControlledTrain(AroundTraining):
         return self.train.expects(known) | {"control": Stat(shape=(known.learned,), direction=True)}
 
 
-@part("send", "with-control", needs=(ONE_MODEL, CONTROL))
+@part("send", "with-control", needs=(ONE_MODEL, CONTROL), shows=SHOWS_CONTROLS)
 class WithControl(ModelWith):
     """Everybody gets the model and the server's control variate."""
 
     key: ClassVar[Key[Tensor]] = CONTROL
     arg: ClassVar[str] = "control"
-    shows: ClassVar[Shows] = Shows(what="a control variate of every client", instead=AT_THE_SERVER)
 
 
-@part(
-    "after",
-    "controls",
-    shows=Shows(what="a control variate of every client", instead=AT_THE_SERVER),
-    needs=(CONTROLS,),
-    gives=(CONTROL,),
-)
+@part("after", "controls", needs=(CONTROLS,), gives=(CONTROL,), shows=SHOWS_CONTROLS)
 def remember_control(now: Round) -> None:
     """Moves the server's control variate by what the clients' have moved: c <- c + sum of changes / N."""
     total = CONTROL.get(now.memory, torch.zeros(now.fleet.layout.trainable)).clone()
@@ -85,16 +77,11 @@ def scaffold(train: Train, *, per_round: Count = 10, weighting: Weighting = "equ
     v <- v - lr (g - c_k + c), from v = w; c_k <- c_k - c + (w - v) / (K lr) after K steps; w <- mean of the v;
     c <- c + sum of the changes of c_k / N (Karimireddy et al., 2020, option II, server's rate 1). Clients send
     twice as much as in FedAvg.
-
-    Args:
-        per_round: clients that train in each round.
-        weighting: what a model counts: equal, or by its client's samples or batches.
     """
-    return Method(
+    return replace(
+        random(train, per_round=per_round, weighting=weighting),
         name="scaffold",
-        select=Uniform(per_round=per_round),
         send=WithControl(),
         local=ControlledTrain(train=train),
-        mix=Average(weighting=weighting),
         after=(remember_control,),
     )

@@ -3,36 +3,27 @@
 from dataclasses import replace
 
 from covey.core import Method, method
-from covey.methods.baselines import fedavg
-from covey.parts.mix.average import Weighting
+from covey.methods.baselines import FedAvg
 from covey.parts.steps.train import Train
 from covey.parts.update.optimiser import ServerOptimiser
-from covey.settings import Count, PartBelowOne, Positive, takes
+from covey.settings import FILLED, PartBelowOne, Positive, takes
 
 
 @method("fedavgm", family="aggregation", paper="https://arxiv.org/abs/1909.06335")
-@takes(fedavg, ServerOptimiser, without=("rule", "beta2", "tau"))
-def fedavgm(
-    train: Train,
-    *,
-    lr: Positive = 1.0,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
-    beta1: PartBelowOne = 0.9,
-) -> Method:
+@takes(ServerOptimiser, without=("rule", "beta2", "tau"))
+def fedavgm(train: Train, *, lr: Positive = 1.0, base: FedAvg = FILLED, beta1: PartBelowOne = 0.9) -> Method:
     """FedAvg with momentum at the server: m <- beta1 m + (w - average), w <- w - lr m."""
     update = ServerOptimiser(rule="momentum", lr=lr, beta1=beta1)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedavgm", update=update)
+    return replace(base, name="fedavgm", update=update)
 
 
 @method("fedadam", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
-@takes(fedavg, ServerOptimiser, without=("rule",))
+@takes(ServerOptimiser, without=("rule",))
 def fedadam(
     train: Train,
     *,
     lr: Positive = 0.01,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
+    base: FedAvg = FILLED,
     beta1: PartBelowOne = 0.9,
     beta2: PartBelowOne = 0.99,
     tau: Positive = 1e-3,
@@ -42,37 +33,35 @@ def fedadam(
     m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2, w <- w - lr m / (sqrt(v) + tau), g = w - average.
     """
     update = ServerOptimiser(rule="adam", lr=lr, beta1=beta1, beta2=beta2, tau=tau)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedadam", update=update)
+    return replace(base, name="fedadam", update=update)
 
 
 @method("fedyogi", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
-@takes(fedavg, ServerOptimiser, without=("rule",))
+@takes(ServerOptimiser, without=("rule",))
 def fedyogi(
     train: Train,
     *,
     lr: Positive = 0.01,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
+    base: FedAvg = FILLED,
     beta1: PartBelowOne = 0.9,
     beta2: PartBelowOne = 0.99,
     tau: Positive = 1e-3,
 ) -> Method:
     """FedAdam whose second moment moves by a bounded amount: v <- v - (1 - beta2) g^2 sign(v - g^2)."""
     update = ServerOptimiser(rule="yogi", lr=lr, beta1=beta1, beta2=beta2, tau=tau)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedyogi", update=update)
+    return replace(base, name="fedyogi", update=update)
 
 
 @method("fedadagrad", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
-@takes(fedavg, ServerOptimiser, without=("rule", "beta2"))
+@takes(ServerOptimiser, without=("rule", "beta2"))
 def fedadagrad(
     train: Train,
     *,
     lr: Positive = 0.03,
     beta1: PartBelowOne = 0.0,
-    per_round: Count = 10,
-    weighting: Weighting = "samples",
+    base: FedAvg = FILLED,
     tau: Positive = 1e-3,
 ) -> Method:
     """FedAdam whose second moment only grows: v <- v + g^2."""
     update = ServerOptimiser(rule="adagrad", lr=lr, beta1=beta1, tau=tau)
-    return replace(fedavg(train, per_round=per_round, weighting=weighting), name="fedadagrad", update=update)
+    return replace(base, name="fedadagrad", update=update)

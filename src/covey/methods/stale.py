@@ -11,6 +11,8 @@ from covey.parts.mix.late import from_here, staleness
 from covey.parts.steps.train import Train
 from covey.settings import Count, NotNegative, Positive, Share, validated
 
+SHOWS_EACH = Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS)
+
 
 @validated
 class FirstArrivals:
@@ -28,7 +30,7 @@ class FirstArrivals:
         return replies
 
 
-@part("select", "keep-busy")
+@part("select", "keep-busy", shows=SHOWS_EACH)
 class KeepBusy:
     """As many new clients as it takes for `at_once` of them to be at work, uniformly.
 
@@ -37,8 +39,6 @@ class KeepBusy:
     """
 
     at_once: Count = 10
-
-    shows: ClassVar[Shows] = Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS)
 
     def __call__(self, now: Round) -> list[int]:
         count = min(max(0, self.at_once - len(now.fleet.underway)), len(now.here))
@@ -51,7 +51,7 @@ def fading(staleness: np.ndarray, power: float) -> np.ndarray:
     return np.asarray((1.0 + staleness) ** -power)
 
 
-@part("mix", "stale", shows=Shows(what="single updates, one by one as they come", instead=ROUNDS_OF_SUMS))
+@part("mix", "stale", shows=SHOWS_EACH)
 class StaleAverage:
     """Replies count less the older the model is that they started from; each model of the bank moves towards them.
 

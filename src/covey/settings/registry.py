@@ -33,7 +33,7 @@ from covey.settings.own_code import (
     one_sentence,
     package_hash,
 )
-from covey.settings.signatures import unknown
+from covey.settings.signatures import Maker, unknown, validated_in
 from covey.settings.spelling import spelled
 
 if TYPE_CHECKING:
@@ -66,12 +66,23 @@ MARK = re.compile(
 NEXT = re.compile(r"^(?:def|class) (\w+)", flags=re.M)
 
 
-def register(kind: str, name: str = "") -> Callable[[T], T]:  # noqa: ARG001
+# Kinds whose settings are checked -> the table that they stand in, for the sentence that says what is wrong.
+CHECKED = {
+    "data set": "data",
+    "partition": "",
+    "shift": "",
+    "model": "model",
+    "encoder": "data.encoder",
+    "adapter": "model.adapter",
+}
+
+
+def register(kind: str, name: str = "") -> Callable[[Maker], Maker]:  # noqa: ARG001
     """Marks a function or a class as built in, under a name (a step: its own); of methods see `covey.core.declare`.
 
     The line is read and not run: what is registered is known without importing it, so that `covey --help` is quick.
     """
-    return lambda thing: thing
+    return validated_in(CHECKED[kind]) if kind in CHECKED else lambda thing: thing
 
 
 class Mark(NamedTuple):

@@ -11,7 +11,6 @@ from covey.settings.catalogue import ADAPTERS
 from covey.settings.choices import OneOrNone
 from covey.settings.ranges import Count, Positive
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.streams import stream
 from covey.training.frozen import named_by
 
@@ -34,7 +33,6 @@ class LoRA(nn.Module):
 
 
 @register("adapter", "lora")
-@validated_in("model.adapter")
 def lora(
     model: nn.Module,
     *,
@@ -103,7 +101,6 @@ class Prompted(nn.Module):
 
 
 @register("adapter", "prompt")
-@validated_in("model.adapter")
 def prompt(model: nn.Module, *, count: Count = 8, target: str = "body") -> None:
     """Prompt tuning (Lester et al., 2021): a few learned vectors before every text; all else is frozen.
 
@@ -123,7 +120,6 @@ def prompt(model: nn.Module, *, count: Count = 8, target: str = "body") -> None:
 
 
 @register("adapter", "peft")
-@validated_in("model.adapter")
 def peft(
     model: nn.Module, *, type: str, targets: tuple[str, ...], settings: Mapping[str, Any] | None = None
 ) -> None:

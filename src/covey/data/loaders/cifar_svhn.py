@@ -8,13 +8,11 @@ from covey.data.loaders.images import Scaling, scale_for, train_and_test
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Scale
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 CIFAR10_SCALE = Scale((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 
 
 @register("data set", "cifar10")
-@validated_in("data")
 def cifar10(
     *, folder: Path | None = None, scaling: Scaling = "standard", augment: Augment = "none"
 ) -> Dataset:
@@ -29,7 +27,6 @@ def cifar10(
 
 
 @register("data set", "cifar100")
-@validated_in("data")
 def cifar100(
     *,
     folder: Path | None = None,
@@ -51,7 +48,6 @@ def cifar100(
 
 
 @register("data set", "svhn")
-@validated_in("data")
 def svhn(*, folder: Path | None = None, scaling: Scaling = "standard", augment: Augment = "none") -> Dataset:
     """SVHN: photographed house-number digits of 3x32x32 pixels, 10 classes, from train.npz and test.npz.
 

@@ -12,11 +12,9 @@ from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.errors import UserError
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 @register("data set", "digits")
-@validated_in("data")
 def digits(
     *,
     folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)

@@ -12,7 +12,6 @@ from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.settings.ranges import Count
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 LANGUAGES = ("de", "en", "es", "fr", "id", "it", "pt", "tr")  # all that are written in Latin letters
 WHOLE = 2  # the status of an emoji that is no part or variant of another
@@ -20,7 +19,6 @@ TEST_EVERY = 5  # every fifth emoji, in all its languages, is for testing
 
 
 @register("data set", "emoji-names")
-@validated_in("data")
 def emoji_names(
     *,
     folder: Path | None = None,

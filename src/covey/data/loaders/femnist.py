@@ -16,7 +16,6 @@ from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 from covey.settings.ranges import Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 CLASSES = (*string.digits, *string.ascii_uppercase, *string.ascii_lowercase)
 SIDE = 28
@@ -24,7 +23,6 @@ SOURCE = SOURCES["femnist"]
 
 
 @register("data set", "femnist")
-@validated_in("data")
 def femnist(
     *,
     folder: Path | None = None,

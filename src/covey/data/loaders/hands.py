@@ -19,7 +19,6 @@ from covey.errors import UserError
 from covey.files import cache_folder
 from covey.settings.ranges import Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 TEST_SHARE = 0.2
 RATE = 8_000  # samples of a spoken second
@@ -57,7 +56,6 @@ def numbered_people(values: NDArray[Any]) -> tuple[Indices, tuple[str, ...]]:
 
 
 @register("data set", "drawers")
-@validated_in("data")
 def drawers(
     *,
     folder: Path | None = None,
@@ -98,7 +96,6 @@ def drawers(
 
 
 @register("data set", "spoken-digits")
-@validated_in("data")
 def spoken_digits(
     *,
     folder: Path | None = None,
@@ -138,7 +135,6 @@ def spoken_digits(
 
 
 @register("data set", "watch")
-@validated_in("data")
 def watch(*, folder: Path | None = None, window: Annotated[int, Range(10, 900)] = 100) -> Dataset:
     """7 shoulder exercises of 10 people under a watch, 6 sensors at 50 Hz (seglearn, BSD); clients: the people.
 

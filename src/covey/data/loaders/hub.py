@@ -19,11 +19,9 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Count
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 @register("data set", "huggingface")
-@validated_in("data")
 def huggingface(
     *,
     path: str,

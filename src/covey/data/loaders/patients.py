@@ -13,7 +13,6 @@ from covey.data.types import Dataset, Scale
 from covey.data.usual import Usual, declare
 from covey.settings.ranges import Count
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 TEST_SHARE = 0.2
 DECADES = (30, 40, 50, 60)  # the ages that part the patients of `diabetes`
@@ -31,7 +30,6 @@ def band_of(values: Array, bands: int) -> NDArray[np.int64]:
 
 
 @register("data set", "breast-cancer")
-@validated_in("data")
 def breast_cancer(
     *,
     folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)
@@ -67,7 +65,6 @@ def breast_cancer(
 
 
 @register("data set", "diabetes")
-@validated_in("data")
 def diabetes(
     *,
     folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)

@@ -19,7 +19,6 @@ from covey.data.usual import Usual, declare
 from covey.errors import UserError
 from covey.settings.ranges import Count, Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 TextVocabulary = Annotated[int, Range(10, 100_000)]
 ARCHIVE = (
@@ -44,7 +43,6 @@ PACKAGES = Source(
 
 
 @register("data set", "shakespeare")
-@validated_in("data")
 def shakespeare(
     *,
     folder: Path | None = None,
@@ -81,7 +79,6 @@ def shakespeare(
 
 
 @register("data set", "milton")
-@validated_in("data")
 def milton(
     *,
     folder: Path | None = None,
@@ -110,7 +107,6 @@ def milton(
 
 
 @register("data set", "packages")
-@validated_in("data")
 def packages(
     *,
     folder: Path | None = None,

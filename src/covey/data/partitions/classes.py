@@ -19,14 +19,12 @@ from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 # The ten pairs of the HACCS paper's Figure 1: each label is in exactly two of them.
 HACCS_PAIRS = ((6, 7), (1, 4), (5, 9), (2, 3), (0, 4), (2, 5), (6, 8), (0, 9), (7, 8), (1, 3))
 
 
 @register("partition", "shards")
-@validated
 def shards(labels: Indices, *, clients: Count, rng: np.random.Generator, per_client: Count = 2) -> Parts:
     """Sort by label, cut clients x per_client equal shards, give every client that many at random.
 
@@ -45,7 +43,6 @@ def shards(labels: Indices, *, clients: Count, rng: np.random.Generator, per_cli
 
 
 @register("partition", "two-label-groups")
-@validated
 def two_label_groups(
     labels: Indices,
     *,
@@ -80,7 +77,6 @@ def two_label_groups(
 
 
 @register("partition", "random-classes")
-@validated
 def random_classes(
     labels: Indices, *, clients: Count, rng: np.random.Generator, most_classes: Count | None = None
 ) -> Parts:
@@ -116,7 +112,6 @@ def random_classes(
 
 
 @register("partition", "few-classes")
-@validated
 def few_classes(
     labels: Indices,
     *,

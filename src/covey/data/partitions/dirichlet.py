@@ -16,7 +16,6 @@ from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count, Positive
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 REDRAWS = 100  # of a whole capped partition before the smallest clients are topped up
 FRESH = 100  # fresh label mixes tried for one client of dir-client-prior at a time
@@ -25,7 +24,6 @@ TOLERANCE = 1e-6  # squared error between the mean label mix and the data set's 
 
 
 @register("partition", "dir-class")
-@validated
 def dir_class(
     labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5, minimum: Count = 10
 ) -> Parts:
@@ -45,7 +43,6 @@ def dir_class(
 
 
 @register("partition", "dir-class-capped")
-@validated
 def dir_class_capped(
     labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 10.0, minimum: Count = 10
 ) -> Parts:
@@ -72,7 +69,6 @@ def dir_class_capped(
 
 
 @register("partition", "dir-client")
-@validated
 def dir_client(
     labels: Indices,
     *,
@@ -99,7 +95,6 @@ def dir_client(
 
 
 @register("partition", "dir-client-prior")
-@validated
 def dir_client_prior(
     labels: Indices, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5, minimum: Count = 10
 ) -> Parts:

@@ -8,11 +8,9 @@ from covey.data.partitions.cutting import DealtOut, Parts, check_enough, equal_s
 from covey.data.pieces import Pieces
 from covey.settings.ranges import Count, Positive
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
 @register("partition", "iid")
-@validated
 def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Permute all samples and cut equal slices; the remainder goes one each to the first clients.
 
@@ -25,7 +23,6 @@ def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
 
 
 @register("partition", "quantity")
-@validated
 def quantity(samples: Sized, *, clients: Count, rng: np.random.Generator, alpha: Positive = 0.5) -> Parts:
     """Clients with the same label mix and very different numbers of samples: shares from Dir(alpha), at least one each.
 

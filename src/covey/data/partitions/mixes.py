@@ -21,14 +21,12 @@ from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count, Natural, Positive
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 IID_CLIENTS = 5
 EPSILON = 1e-9  # 0.57 * 100 is 56.99999999999999 in binary: rounding down must give 57
 
 
 @register("partition", "majority")
-@validated
 def majority(
     labels: Indices,
     *,
@@ -86,7 +84,6 @@ def majority(
 
 
 @register("partition", "m-labels")
-@validated
 def m_labels(
     labels: Indices,
     *,
@@ -130,7 +127,6 @@ def m_labels(
 
 
 @register("partition", "iid-of-n")
-@validated
 def iid_of_n(
     labels: Indices,
     *,

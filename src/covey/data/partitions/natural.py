@@ -9,11 +9,9 @@ from covey.data.types import Indices
 from covey.errors import UserError
 from covey.settings.ranges import Count, Positive
 from covey.settings.registry import register
-from covey.settings.signatures import validated
 
 
 @register("partition", "natural")
-@validated
 def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimum: Count = 1) -> Parts:
     """Each natural group (writer) is a client; fewer clients than groups are drawn at random.
 
@@ -38,7 +36,6 @@ def natural(groups: Indices, *, clients: Count, rng: np.random.Generator, minimu
 
 
 @register("partition", "domain")
-@validated
 def domain(
     labels: Indices,
     domains: Indices,
@@ -72,7 +69,6 @@ def domain(
 
 
 @register("partition", "kmeans-pixels")
-@validated
 def kmeans_pixels(pixels: Array, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Each K-means cluster of the raw inputs is a client; sizes are very unequal.
 

@@ -101,9 +101,9 @@ def boosting(
     per_round: Count | None = None,
     group: GroupPart = None,
     shared: Natural = 0,
-    trees: Count = 60,  # noqa: ARG001  (of these three the model is made)
-    depth: Depth = 3,  # noqa: ARG001
-    bins: Bins = 64,  # noqa: ARG001
+    trees: Count = 60,
+    depth: Depth = 3,
+    bins: Bins = 64,
     growth: Annotated[Growth, Inline()] = FILLED,
 ) -> Method:
     """Gradient-boosted trees, the same as on pooled data: a round is one level of one tree.
@@ -140,7 +140,7 @@ def boosting(
 @method("boosting-personal", family="trees")
 @own_model(forest_of, rounds_of)
 def boosting_personal(
-    train: Train,  # noqa: ARG001
+    train: Train,
     *,
     own: Count = 20,
     holdout: PartBelowOne = 0.1,

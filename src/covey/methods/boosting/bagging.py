@@ -111,12 +111,12 @@ def rounds_of(method: Mapping[str, Any]) -> int:
 @method("bagging", family="trees")
 @own_model(forest_of, rounds_of)
 def bagging(
-    train: Train,  # noqa: ARG001
+    train: Train,
     *,
     per_round: Count = 10,
-    trees: Count = 60,  # noqa: ARG001  (of these three the model is made)
-    depth: Depth = 3,  # noqa: ARG001
-    bins: Bins = 64,  # noqa: ARG001
+    trees: Count = 60,
+    depth: Depth = 3,
+    bins: Bins = 64,
     growth: Annotated[Growth, Inline()] = FILLED,
 ) -> Method:
     """Trees that clients grow alone: in each round some add one each to the forest, by their shares of the samples.

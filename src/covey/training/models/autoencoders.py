@@ -10,12 +10,10 @@ from torch import nn
 
 from covey.settings.ranges import NotEmpty, Width
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.training.models.shapes import picture
 
 
 @register("model", "ae-fc")
-@validated_in("model")
 def ae_fc(
     input_shape: tuple[int, ...], *, widths: Annotated[Sequence[Width], NotEmpty()] = (50, 20)
 ) -> nn.Sequential:
@@ -44,7 +42,6 @@ def _linears(sizes: list[int]) -> list[nn.Module]:
 
 
 @register("model", "ae-conv")
-@validated_in("model")
 def ae_conv(input_shape: tuple[int, ...], *, batch_norm: bool = True) -> nn.Sequential:
     """Convolutional autoencoder 12-24-48-24-12 (4x4, stride 2); 47,601 parameters on 3 channels.
 

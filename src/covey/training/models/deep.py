@@ -7,7 +7,7 @@ from torch import nn
 
 from covey.settings.ranges import PartBelowOne, Range
 from covey.settings.registry import register
-from covey.settings.signatures import takes, validated_in
+from covey.settings.signatures import takes
 from covey.training.models.shapes import flat_size, picture
 
 Wider = Annotated[float, Range(above=0, most=8)]
@@ -56,7 +56,6 @@ def vgg(
 
 
 @register("model", "vgg11")
-@validated_in("model")
 @takes(vgg, without=("name", "plan", "input_shape", "outputs"))
 def vgg11(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Sequential:
     """VGG-11 with batch norm, classifier 512-512-512-C; 9,756,426 parameters on 3x32x32, 10 classes."""
@@ -64,7 +63,6 @@ def vgg11(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Seq
 
 
 @register("model", "vgg19")
-@validated_in("model")
 @takes(vgg, without=("name", "plan", "input_shape", "outputs"))
 def vgg19(input_shape: tuple[int, ...], outputs: int, **settings: Any) -> nn.Sequential:
     """VGG-19 with batch norm, classifier 512-512-512-C; 20,565,834 parameters on 3x32x32, 10 classes."""
@@ -98,7 +96,6 @@ class Residual(nn.Module):
 
 
 @register("model", "resnet18")
-@validated_in("model")
 def resnet18(
     input_shape: tuple[int, ...],
     outputs: int,

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from covey.errors import UserError
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.training.models.sequences import PAD
 from covey.training.pretrained.named import network_of
 
@@ -51,7 +50,6 @@ class OfPictures(nn.Module):
 
 
 @register("model", "huggingface")
-@validated_in("model")
 def huggingface(
     outputs: int,
     *,

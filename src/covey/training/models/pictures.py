@@ -7,7 +7,6 @@ from torch import nn
 
 from covey.settings.ranges import PartBelowOne
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.training.models.shapes import flat_size, picture
 
 
@@ -38,7 +37,6 @@ def _pooled(
 
 
 @register("model", "lenet5")
-@validated_in("model")
 def lenet5(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """LeNet-5 with ReLU and max pooling: conv5 6, conv5 16, 120-84; 61,706 parameters on 1x28x28.
 
@@ -50,7 +48,6 @@ def lenet5(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "lenet-tanh")
-@validated_in("model")
 def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The embedding paper's LeNet: conv5 16, conv5 32, 120-84, tanh; 85,822 parameters on 1x28x28."""
     channels, _ = picture("lenet-tanh", input_shape, smallest=16)
@@ -68,7 +65,6 @@ def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "cnn-mnist")
-@validated_in("model")
 def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's MNIST network: conv5 32, conv5 64 (both padded), 512; 1,663,370 parameters on 1x28x28."""
     channels, _ = picture("cnn-mnist", input_shape, smallest=4)
@@ -77,7 +73,6 @@ def cnn_mnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "cnn-mnist-small")
-@validated_in("model")
 def cnn_mnist_small(
     input_shape: tuple[int, ...], outputs: int, *, dropout: PartBelowOne = 0.5
 ) -> nn.Sequential:
@@ -103,7 +98,6 @@ def cnn_mnist_small(
 
 
 @register("model", "cnn-fashion")
-@validated_in("model")
 def cnn_fashion(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The topologies paper's Fashion-MNIST network: conv5 16, conv5 32, batch norm; 29,034 parameters."""
     channels, _ = picture("cnn-fashion", input_shape, smallest=4)
@@ -112,7 +106,6 @@ def cnn_fashion(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "cnn-cifar")
-@validated_in("model")
 def cnn_cifar(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's network for CIFAR and SVHN: conv5 64, conv5 64, 384-192; 797,962 parameters on 3x32x32."""
     channels, _ = picture("cnn-cifar", input_shape, smallest=16)
@@ -121,7 +114,6 @@ def cnn_cifar(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "cnn-emnist")
-@validated_in("model")
 def cnn_emnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """CFIC's EMNIST network: conv5 32, conv5 32, conv5 64, 256; 241,374 parameters on 1x28x28, 62 classes."""
     channels, _ = picture("cnn-emnist", input_shape, smallest=20)
@@ -139,7 +131,6 @@ def cnn_emnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "cnn-femnist")
-@validated_in("model")
 def cnn_femnist(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """HACCS' FEMNIST network: conv5 32, conv5 64, 2048; 2,278,334 parameters on 1x28x28, 62 classes."""
     channels, _ = picture("cnn-femnist", input_shape, smallest=16)

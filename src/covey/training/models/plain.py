@@ -8,11 +8,9 @@ from torch import nn
 
 from covey.settings.ranges import Width
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 @register("model", "softmax")
-@validated_in("model")
 def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """Softmax regression, one linear layer with a bias that starts at zero (7,850 parameters on 1x28x28)."""
     linear = nn.Linear(prod(input_shape), outputs)
@@ -21,7 +19,6 @@ def softmax(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
 
 
 @register("model", "mlp")
-@validated_in("model")
 def mlp(input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[Width] = (64,)) -> nn.Sequential:
     """Multi-layer perceptron with ReLU; `hidden` gives the widths (IFCA on MNIST: `hidden = [200]`).
 

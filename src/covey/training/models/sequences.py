@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from covey.errors import UserError
 from covey.settings.ranges import Count, PartBelowOne, Range, Width
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.training.models.transformers import Block
 
 PAD = 0  # the token behind the end of a text that is shorter than others
@@ -111,7 +110,6 @@ class LongShort(nn.Module):
 
 
 @register("model", "lstm")
-@validated_in("model")
 def lstm(
     input_shape: tuple[int, ...],
     outputs: int,
@@ -163,7 +161,6 @@ class Convolutions(nn.Module):
 
 
 @register("model", "tcn")
-@validated_in("model")
 def tcn(
     input_shape: tuple[int, ...],
     outputs: int,
@@ -187,7 +184,6 @@ def tcn(
 
 
 @register("model", "decoder")
-@validated_in("model")
 def decoder(
     input_shape: tuple[int, ...],
     outputs: int,

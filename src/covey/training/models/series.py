@@ -5,11 +5,9 @@ from torch import nn
 from covey.errors import UserError
 from covey.settings.ranges import Width
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 @register("model", "cnn-series")
-@validated_in("model")
 def cnn_series(input_shape: tuple[int, ...], outputs: int, *, width: Width = 16) -> nn.Sequential:
     """Two convolutions over time with ReLU, the mean over time, one linear layer (6 channels, 4 classes: 2,196).
 

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from covey.settings.ranges import PartBelowOne, Width
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 class Tabular(nn.Module):
@@ -40,7 +39,6 @@ class Tabular(nn.Module):
 
 
 @register("model", "tabular")
-@validated_in("model")
 def tabular(
     input_shape: tuple[int, ...], outputs: int, *, hidden: Width = 32, dropout: PartBelowOne = 0.2
 ) -> Tabular:

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from covey.errors import UserError
 from covey.settings.ranges import Count, Width
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 
 class Attention(nn.Module):
@@ -72,7 +71,6 @@ class VisionTransformer(nn.Module):
 
 
 @register("model", "vit")
-@validated_in("model")
 def vit(
     input_shape: tuple[int, ...],
     outputs: int,
@@ -115,7 +113,6 @@ class Prefixed(nn.Module):
 
 
 @register("adapter", "prefix")
-@validated_in("model.adapter")
 def prefix(model: nn.Module, *, count: Count = 8) -> None:
     """Prefix tuning (Li and Liang, 2021): learned keys and values before those of every attention; all else is frozen.
 

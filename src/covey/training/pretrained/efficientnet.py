@@ -12,7 +12,6 @@ from covey.errors import UserError
 from covey.files import write_atomically
 from covey.settings.ranges import Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.training.pretrained import BARE, Encoder, weights_folder
 
 FILE = "efficientnet-lite0.safetensors"
@@ -32,7 +31,6 @@ class Lite0(nn.Module):
 
 
 @register("encoder", "efficientnet-lite0")
-@validated_in("data.encoder")
 def efficientnet_lite0(*, side: Annotated[int, Range(32, 512)] = 224) -> Encoder:
     """EfficientNet-Lite0 with the weights of ImageNet; some 17 ms of a processor per picture of 224 pixels, once.
 

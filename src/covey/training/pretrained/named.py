@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from covey.errors import UserError
 from covey.settings.ranges import Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 from covey.training.pretrained import BARE, Encoder, weights_folder
 
 Side = Annotated[int, Range(8, 1024)]
@@ -55,7 +54,6 @@ class PooledFeatures(nn.Module):
 
 
 @register("encoder", "huggingface")
-@validated_in("data.encoder")
 def huggingface(
     *,
     path: str = "",
@@ -140,7 +138,6 @@ huggingface.as_sent = _configured  # type: ignore[attr-defined]
 
 
 @register("encoder", "timm")
-@validated_in("data.encoder")
 def timm(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
     """A network of timm by its name, up to its pooled features.
 
@@ -161,7 +158,6 @@ def timm(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
 
 
 @register("encoder", "torchvision")
-@validated_in("data.encoder")
 def torchvision(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
     """A network of torchvision by its name, without its last linear layer.
 
@@ -225,7 +221,6 @@ class OnnxNetwork(nn.Module):
 
 
 @register("encoder", "onnx")
-@validated_in("data.encoder")
 def onnx(
     *, path: str = "", sha256: str = "", side: Side = 224, mean: float = 0.0, std: float = 1.0
 ) -> Encoder:

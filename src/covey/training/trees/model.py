@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from covey.settings.ranges import Count, Range
 from covey.settings.registry import register
-from covey.settings.signatures import validated_in
 
 NO_SPLIT = -1.0  # in place of a feature: a sample that comes here goes left all the way
 Depth = Annotated[int, Range(1, 10)]
@@ -83,7 +82,6 @@ def grown_not_trained(model: F) -> F:
 
 
 @register("model", "trees")
-@validated_in("model")
 @grown_not_trained
 def trees(
     input_shape: tuple[int, ...], outputs: int, *, trees: Count = 60, depth: Depth = 3, bins: Bins = 64
