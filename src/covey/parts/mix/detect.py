@@ -1,7 +1,6 @@
 """Detectors of poisoned updates: whoever stands out is left out, and the rest is averaged as the method says."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,56 +20,50 @@ def kept_mean(rows: Sequence[Tensor], weights: Array, kept: NDArray[np.intp]) ->
     return weighted_mean([rows[place] for place in kept], left / left.sum())
 
 
+@validated
+class LeavesOut:
+    """Leaves out the updates with the highest scores, never half of them, and averages the rest.
+
+    Args:
+        hostile: how many updates are left out.
+    """
+
+    hostile: Natural = 1
+
+    around_start: ClassVar[bool] = True
+
+    def scores(self, updates: Sequence[Tensor]) -> Array:
+        """Of each update, how far it stands out."""
+        raise NotImplementedError
+
+    def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:
+        scores = self.scores([row - start for row in rows])
+        return kept_mean(rows, weights, least(scores, min(self.hostile, (len(rows) - 1) // 2)))
+
+    def fewest(self) -> int:
+        return 2 * self.hostile + 1
+
+
 @register("robust combine", "spectral")
 @validated
-@dataclass(frozen=True, kw_only=True)
-class Spectral:
+class Spectral(LeavesOut):
     """Leaves out the updates that lie farthest along the direction in which all differ most (as in DnC, 2021).
 
     With u_k the updates scaled to the median length, c their mean and v the first right singular vector of u - c, the
     score is <u_k - c, v>^2. It withstands `hostile` of n >= 2 hostile + 1 replies.
-
-    Args:
-        hostile: how many updates are left out.
     """
 
-    hostile: Natural = 1
-
-    around_start: ClassVar[bool] = True
-
-    def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:
-        scores = spectral_scores([row - start for row in rows])
-        return kept_mean(rows, weights, least(scores, fewer(self.hostile, len(rows))))
-
-    def fewest(self) -> int:
-        return 2 * self.hostile + 1
+    def scores(self, updates: Sequence[Tensor]) -> Array:
+        return spectral_scores(updates)
 
 
 @register("robust combine", "cosine")
 @validated
-@dataclass(frozen=True, kw_only=True)
-class Cosine:
-    """Leaves out the updates that point away from the others: those with the lowest median cosine to them.
+class Cosine(LeavesOut):
+    """Leaves out the updates that point away from the others: those with the lowest median cosine to them."""
 
-    Args:
-        hostile: how many updates are left out.
-    """
-
-    hostile: Natural = 1
-
-    around_start: ClassVar[bool] = True
-
-    def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:
-        scores = -median_cosines([row - start for row in rows])
-        return kept_mean(rows, weights, least(scores, fewer(self.hostile, len(rows))))
-
-    def fewest(self) -> int:
-        return 2 * self.hostile + 1
-
-
-def fewer(hostile: int, replies: int) -> int:
-    """How many can be left out: never half of them."""
-    return min(hostile, (replies - 1) // 2)
+    def scores(self, updates: Sequence[Tensor]) -> Array:
+        return -median_cosines(updates)
 
 
 def least(scores: Array, without: int) -> NDArray[np.intp]:

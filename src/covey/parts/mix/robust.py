@@ -91,23 +91,31 @@ def median(rows: Tensor) -> Tensor:
     return trimmed_mean(rows, (len(rows) - 1) // 2)
 
 
+class CombinesReplies:
+    """A rule as a part: of the replies to every model of the bank it makes that model."""
+
+    around_start: ClassVar[bool] = False
+
+    def __call__(self: Rule, now: Round) -> Tensor:
+        note_too_few(now, self, [reply.slot for reply in now.replies])
+        return of_every_model(now, self)
+
+    def fewest(self) -> int:
+        return 3
+
+
+BY_NUMBERS = Shows(what="single updates, number by number", instead=CLIPPED, in_updates=True)
+
+
 @register("robust combine", "trimmed-mean")
-@part("combine", "trimmed-mean")
-class TrimmedMean:
+@part("combine", "trimmed-mean", shows=BY_NUMBERS)
+class TrimmedMean(CombinesReplies):
     """Column by column, the mean without the share `trim` of the replies at either end (Yin et al., 2018).
 
     At least one is left out at either end, of three replies or more; of fewer nobody can be.
     """
 
     trim: BelowHalf = 0.1
-
-    around_start: ClassVar[bool] = False
-
-    shows: ClassVar[Shows] = Shows(what="single updates, number by number", instead=CLIPPED, in_updates=True)
-
-    def __call__(self, now: Round) -> Tensor:
-        note_too_few(now, self, [reply.slot for reply in now.replies])
-        return of_every_model(now, self)
 
     def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:  # noqa: ARG002
         return by_column(rows, lambda part: trimmed_mean(part, self.cut(len(part))))
@@ -121,28 +129,17 @@ class TrimmedMean:
 
 
 @register("robust combine", "median")
-@part("combine", "median")
-class Median:
+@part("combine", "median", shows=BY_NUMBERS)
+class Median(CombinesReplies):
     """Column by column, the median of the replies (Yin et al., 2018)."""
-
-    around_start: ClassVar[bool] = False
-
-    shows: ClassVar[Shows] = Shows(what="single updates, number by number", instead=CLIPPED, in_updates=True)
-
-    def __call__(self, now: Round) -> Tensor:
-        note_too_few(now, self, [reply.slot for reply in now.replies])
-        return of_every_model(now, self)
 
     def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:  # noqa: ARG002
         return by_column(rows, median)
 
-    def fewest(self) -> int:
-        return 3
-
 
 @register("robust combine", "clip")
 @part("combine", "clip")
-class Clip:
+class Clip(CombinesReplies):
     """The method's own weights, after every update w_k - w was shortened to at most `times` their median length.
 
     w + sum of p_k (w_k - w) min(1, times m / ||w_k - w||), m the median of the lengths (as in Sun et al., 2019, who
@@ -159,18 +156,11 @@ class Clip:
         in_updates=True,
     )
 
-    def __call__(self, now: Round) -> Tensor:
-        note_too_few(now, self, [reply.slot for reply in now.replies])
-        return of_every_model(now, self)
-
     def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:
         lengths = np.array([float(torch.linalg.vector_norm(r - start, dtype=torch.float64)) for r in rows])
         bound = self.times * np.median(lengths)
         pull = weights * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
         return weighted_mean([*rows, start], np.append(pull, 1 - pull.sum()))
-
-    def fewest(self) -> int:
-        return 3
 
 
 # ---------------------------------------------------------------------------------------------- inside a mix
