@@ -17,8 +17,7 @@ from covey.settings import FILLED, Inline, Share
 class MixtureTrain(PlainTraining):
     """Trains the common model w, and beside it v so that the mixture a v + (1 - a) w fits the client's data.
 
-    On every batch w <- w - lr g(w), v <- v - lr a g(mixture); with `adaptive`, once per round,
-    a <- a - lr <v - w, g(mixture)>. v and a never leave the client, and the mixture is what it uses.
+    v and a never leave the client.
 
     Args:
         alpha: share of the own model v in the mixture, at first; 0 is FedAvg.

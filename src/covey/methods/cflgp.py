@@ -67,8 +67,7 @@ def as_before(new: NDArray[np.int64], old: NDArray[np.int64], k: int) -> NDArray
 class ByGradients:
     """Groups by gradients that all clients compute for the same models, added up over some rounds (CFL-GP).
 
-    Every `period` rounds, until round `until`, everybody tells its gradient for one model of the bank (in turn) and the
-    sums so far are clustered anew; afterwards only unseen clients are asked, and join the nearest group.
+    After round `until` only unseen clients are asked, and join the nearest group.
 
     Args:
         k: how many groups.

@@ -19,12 +19,9 @@ SHOWS_MOVES = Shows(what="how far every client has moved", instead=AT_THE_SERVER
 
 @step("dyn", shows=SHOWS_MOVES)
 class DynTrain(AroundTraining):
-    """FedDyn's training, pulled back by the client's memory of past rounds.
+    """FedDyn's training, pulled back by the client's memory s_k of past rounds, which never leaves it.
 
-    It minimises F_k(v) + (a_k/2) ||v - w||^2 + a_k <v, s_k> from the received w, then s_k <- s_k + (w_k - w).
-
-    a_k = alpha n_mean / n_k, where the task says the clients' mean size. The memory s_k (start 0) never leaves the
-    client; a_k s_k is minus the gradient of F_k at the last w_k.
+    a_k s_k is minus the gradient of F_k at the last w_k; the task says the clients' mean size.
     """
 
     alpha: float = 0.01

@@ -31,9 +31,7 @@ def decomposed(gram: Array, m: int) -> Array:
 class ByDecomposedCosine:
     """Groups by the directions of the clients' first updates (FedGroup's EDC measure).
 
-    Everybody trains the first model once; an update is described by its cosines with the first `groups` right singular
-    vectors of all updates, and K-means groups these. An unseen client trains the same first model and joins the nearest
-    mean.
+    An unseen client trains the same first model and joins the nearest mean.
 
     Args:
         groups: how many.

@@ -46,8 +46,6 @@ def shortest(gram: Array, preferred: Array, eps: float) -> Array:
 class CommonDescent:
     """FedMGDA+: a step along a direction that serves all clients of the round.
 
-    w <- w - eta sum l_k d_k with d_k = (w - w_k) / ||w - w_k|| and l the shortest combination.
-
     As a matrix: the old row keeps 1 - sum of eta l_k / ||w - w_k||, reply k gets eta l_k / ||w - w_k||. Buffers are
     averaged by samples.
 

@@ -31,10 +31,7 @@ def local_lengths(steps: Array, train: Train, lr: float) -> Array:
 
 @part("mix", "normalised")
 class NormalisedAverage:
-    """FedNova's average of updates per local step: w <- w + tau_eff sum of p_k (w_k - w) / tau_k.
-
-    tau_k is the number of local steps (see `local_lengths`), tau_eff = sum of p_k tau_k, p_k the share of the reply.
-    """
+    """FedNova's average of updates per local step, tau_k by `local_lengths`, p_k the share of the reply."""
 
     train: Train
     weighting: Weighting = "samples"

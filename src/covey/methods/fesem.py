@@ -26,8 +26,7 @@ def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
 class NearestCentre:
     """Every client belongs to the model that its own is nearest to, and each model is its members' mean (FeSEM).
 
-    E: r_i = argmin over k of ||w_i - c_k||; M: c_k = sum of n_i w_i / sum of n_i over r_i = k. The first centres are
-    found by K-means on the models that the first round brings.
+    Members count by their samples; the first centres are found by K-means on the models of the first round.
 
     Args:
         k: how many models.

@@ -14,9 +14,7 @@ from covey.settings import FILLED, Count, Inline, Positive
 
 @step("moreau", gives=(TRAINED_MODEL,), shows=NOTHING)
 class MoreauTrain(PlainTraining):
-    """On every batch the own model t minimises F_k(t) + (pull / 2) ||t - w_k||^2 by `inner` steps, then w_k follows it.
-
-    w_k <- w_k - rate pull (w_k - t); w_k starts from the common model and is sent back, t is what the client uses.
+    """On every batch the own model t takes `inner` steps, held to w_k, and w_k, the common model's copy, follows it.
 
     Args:
         pull: how strongly the own model is held to w_k (the paper's lambda); lr times pull must stay below 2.

@@ -81,15 +81,9 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
     return Directions(mean=mean, shares=tuple(size / total for size in sizes))
 
 
-@part("update", "cluster-correction")
-class ClusterCorrection:
-    """CFIC's correction: momentum of every model along its clusters' directions.
-
-    h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of every model that has replies.
-
-    `absolute`: u is taken as it is and beta is a length in parameter space, as printed. `relative`: u is stretched to
-    the length of the round's average update, so that beta fits any model and the correction fades as the model settles;
-    kept up, it adds beta / (1 - alpha) average updates per round. beta in round t is multiplied by decay^(t-1).
+@dataclass(frozen=True, kw_only=True)
+class AlongDirections:
+    """A correction along directions: what it needs and shows follows from whose they are.
 
     `among`: the directions are those of the groups, of single clients, or (auto) of the groups where a model has
     replies from several, else of the clients; or there is one, the average update of everybody, which is plain
@@ -99,18 +93,39 @@ class ClusterCorrection:
 
     alpha: PartBelowOne = 0.9
     beta: NotNegative = 0.5
-    scale: CorrectionScale = "relative"
-    decay: DecayRate = 1.0
     among: Among = "auto"
     per: Per = "model"
 
     @property
     def shows(self) -> Shows:
-        return by_directions(self.among, self.per)
+        """Directions of clusters, or of the average, can be read out of sums; those of single clients cannot."""
+        if self.among in ("clients", "auto"):
+            return Shows(
+                what="directions of single clients",
+                instead=f'with cfic set method.directions = "clusters" or "average", {SAME_AS_COVEY}',
+                in_updates=True,
+            )
+        return NOTHING if self.per == "model" else Shows(what=OWN_MODEL.what, instead='set per = "model"')
 
     @property
     def needs(self) -> Facts:
-        return facts_for(self.among, self.per)
+        together = (MODEL_PER_CLIENT, KNOWN_GROUPS) if self.per == "group" else ()
+        return (*together, KNOWN_GROUPS) if self.among == "groups" else together
+
+
+@part("update", "cluster-correction")
+class ClusterCorrection(AlongDirections):
+    """CFIC's correction: momentum of every model along its clusters' directions.
+
+    h <- alpha h - beta u; w <- average - h (eq. 4, 5), on the trainable part of every model that has replies.
+
+    `absolute`: u is taken as it is and beta is a length in parameter space, as printed. `relative`: u is stretched to
+    the length of the round's average update, so that beta fits any model and the correction fades as the model settles;
+    kept up, it adds beta / (1 - alpha) average updates per round. beta in round t is multiplied by decay^(t-1).
+    """
+
+    scale: CorrectionScale = "relative"
+    decay: DecayRate = 1.0
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         correction = Correction(now, rows, models_to_correct(now, rows, self.per))
@@ -122,13 +137,13 @@ class ClusterCorrection:
 
 
 @part("update", "adaptive-correction")
-class AdaptiveCorrection:
+class AdaptiveCorrection(AlongDirections):
     """The relative correction with alpha and beta set from what the clusters' directions say, for every model.
 
     alpha_t = alpha (1 - max(0, agreement)): where the clusters pull one way, the present is reliable and needs no
     history; where they cancel, what is left of them is mostly chance, and the history smooths it. beta_t starts at beta
     and is multiplied every round by exp(RATE cos(-h, u)): as long as the clusters still pull where the last corrections
-    went, these were too short; once they pull back, too long. `among` and `per` as in `ClusterCorrection`.
+    went, these were too short; once they pull back, too long.
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
     Where clients have nothing left to learn, momentum of their past must not carry the model on. `agreed`: beta is
@@ -136,19 +151,7 @@ class AdaptiveCorrection:
     own samples, and that is not to be hastened.
     """
 
-    alpha: PartBelowOne = 0.9
-    beta: NotNegative = 0.5
-    among: Among = "auto"
-    per: Per = "model"
     agreed: bool = False
-
-    @property
-    def shows(self) -> Shows:
-        return by_directions(self.among, self.per)
-
-    @property
-    def needs(self) -> Facts:
-        return facts_for(self.among, self.per)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         betas, trusts = dict(BETAS.get(now.memory, {})), {}
@@ -187,23 +190,6 @@ def trust_in(now: Round, model: Corrected, directions: Directions) -> float:
     total, squares = FADING * total + cosines, FADING * squares + cosines**2
     AGREED.keep(now.memory, {**kept, model.number: [total, squares]})
     return min(1.0, max(0.0, 1 + total / math.sqrt(squares))) if squares > STANDSTILL**2 else 1.0
-
-
-def facts_for(among: Among, per: Per) -> Facts:
-    """What a correction of that kind needs from the other parts."""
-    together = (MODEL_PER_CLIENT, KNOWN_GROUPS) if per == "group" else ()
-    return (*together, KNOWN_GROUPS) if among == "groups" else together
-
-
-def by_directions(among: Among, per: Per) -> Shows:
-    """Directions of clusters, or of the average, can be read out of sums; those of single clients cannot."""
-    if among in ("clients", "auto"):
-        return Shows(
-            what="directions of single clients",
-            instead=f'with cfic set method.directions = "clusters" or "average", {SAME_AS_COVEY}',
-            in_updates=True,
-        )
-    return NOTHING if per == "model" else Shows(what=OWN_MODEL.what, instead='set per = "model"')
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
