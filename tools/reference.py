@@ -30,6 +30,7 @@ from covey.settings.signatures import REQUIRED, Setting, description, settings_o
 
 ROOT = Path(__file__).parents[1]
 COST = ROOT / "docs" / "methods" / "cost.json"
+EMPTY = '""'  # code without a character in it is no code in Markdown
 NAMED = {"data": DATASETS, "partition": PARTITIONS, "shift": SHIFTS, "model": MODELS}
 
 
@@ -68,7 +69,7 @@ def setting_rows(found: Mapping[str, Setting]) -> str:
     rows = (
         (
             f"`{name}`",
-            "required" if one.default is REQUIRED else f"`{as_in_toml(one.default)}`",
+            "required" if one.default is REQUIRED else f"`{as_in_toml(one.default) or EMPTY}`",
             one.allowed,
             one.help,
         )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 # A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
-# default model of every data set (docs/data.md).
+# default model of every data set (docs/evidence/stored.md).
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
 MOST_DECAY = 0.005  # more holds models of small clients back: half a point on 60 digits a client with 0.017
 FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
