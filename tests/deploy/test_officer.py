@@ -50,6 +50,32 @@ def test_what_was_told_without_noise_is_said(state: Path) -> None:
     assert [(line.what, line.mechanism) for line in lines][-1] == ("evaluations", "none: exact")
 
 
+def test_of_answers_without_noise_each_kind_is_named_and_what_tells_nothing_is_not(state: Path) -> None:
+    trail = Trail(state / AUDIT_FILE)
+    for kind in (
+        "query.labels",
+        "query.labels",
+        "query.secure-update",
+        "evaluate.take-home",
+        "query.secure-keys",
+    ):
+        trail.note("told", kind=kind, run="r1")
+    trail.note("told", kind="query.sketch", run="r1", epsilon=1.0, epsilon_in_all=2.0)
+    trail.note("told", kind="query.sketch", run="r2")  # told again, at no loss
+    exact = [line for line in of_site(state).lines if line.mechanism == "none: exact"]
+    assert [line.what for line in exact] == ["answers"]
+    assert "query.labels 2, query.secure-update 1)" in exact[0].to
+    assert "nothing is promised about single persons" in page(of_site(state))
+
+
+def test_the_promise_of_a_page_with_exact_evaluations_says_that_they_are_apart(state: Path) -> None:
+    assert "they have no bound" not in page(of_site(state))
+    Trail(state / AUDIT_FILE).note("told", kind="evaluate.plain", run="r1")
+    assert "The exact evaluations in the table are not part of that: they have no bound." in page(
+        of_site(state)
+    )
+
+
 def test_the_command_counts_the_rows_of_each_person(state: Path, tmp_path: Path) -> None:
     table = tmp_path / "patients.csv"
     table.write_text("patient,age,ill\na,1,no\na,2,yes\nb,3,no\na,4,no\n")

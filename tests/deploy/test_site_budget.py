@@ -8,9 +8,10 @@ import torch
 
 from covey.core.codec import from_bytes
 from covey.core.privacy_loss import Loss
-from covey.core.round import run_rounds
+from covey.core.round import Task, run_rounds
+from covey.deploy.site_bounds import check_choice, check_counted
 from covey.deploy.wire import step_to_plain
-from covey.errors import RunError, UserError
+from covey.errors import Refused, RunError, UserError
 from covey.files import for_their_owner, write_atomically
 from covey.methods.baselines import fedavg
 from covey.methods.haccs import haccs
@@ -102,6 +103,15 @@ def test_which_of_several_models_fits_best_is_not_told() -> None:
         sites(budget=30.0)[100], NoisyEvaluate(epsilon=1.0), task={"models": rows, "slots": (0, 1)}
     )
     assert "would tell which of 2 models fits this site's data best" in answer["refused"]
+
+
+def test_a_choice_inside_of_a_secure_sum_is_no_answer_of_its_own() -> None:
+    two = Task(models=torch.zeros(2, 3), slots=(0, 1))
+    check_choice(SecureUpdate(step=TRAIN, clip=0.5, share=1e4, rows=2, counted=0.25), two)
+    with pytest.raises(Refused, match="would tell which of 2 models fits"):
+        check_choice(SecureUpdate(step=TRAIN, clip=0.5, share=1e4), two)
+    with pytest.raises(Refused, match="no privacy loss that can be counted"):  # `counted` is a length there
+        check_counted(SecureUpdate(step=TRAIN, clip=0.5, rows=2, counted=0.25), 30.0, trusted=False)
 
 
 @pytest.mark.parametrize("budget", [30.0, None])

@@ -13,7 +13,7 @@ from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train
 from covey.parts.steps.gaussian_noise import system_gaussian
-from covey.parts.steps.private import clipped
+from covey.parts.steps.private import Noised, clipped
 from covey.privacy.apply import made_private
 from covey.privacy.composition import composed
 from covey.privacy.example import ExampleTrain, opacus_noise
@@ -105,6 +105,29 @@ def test_lanes_train_on_clipped_gradients_as_opacus_does(name: str, rule: dict[s
     assert float((rows[0] - rows[1]).norm()) < 1e-5 * moved
 
 
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("rule", [{}, {"momentum": 0.9, "weight_decay": 0.01}])
+def test_a_sample_whose_gradient_is_not_finite_counts_as_nothing(lanes: bool, rule: dict[str, float]) -> None:
+    """A server can send a row that overflows on samples with a certain pixel: NaN would tell that one was there."""
+    model, goal = build("softmax", input_shape=(1, 2, 2), outputs=3, seed=1), Classification()
+    row = read_row(model).clone()
+    row[:12].view(3, 4)[:, 0] = torch.tensor(
+        [3e38, -3e38, 3e38]
+    )  # of the first pixel, which is 0 but for one sample
+    x, y = torch.rand(6, 1, 2, 2), torch.arange(6) % 3
+    x[:, 0, 0, 0] = 0.0
+    x[4, 0, 0, 0] = 9.0
+    without = [batch[batch != 4] for batch in (np.arange(6), np.array([4]), np.array([1, 4]))]
+    rows = []
+    for batches in ([np.arange(6), np.array([4]), np.array([1, 4])], without):
+        bench = choose_bench(model, goal, (1, 2, 2), lanes=lanes, device="cpu")[0]()
+        noise = partial(np.random.default_rng(3).normal, 0.0, 0.1, bench.layout.trainable)
+        clipping = Clipping(clip=0.7, expected=4.0, noise=noise, seed=5)
+        rows.append(bench.fit_clipped(row, x, y, batches, Recipe(lr=0.3, **rule), clipping))
+    assert rows[0].isfinite().all()
+    assert float((rows[0] - rows[1])[row.abs() < 1e6].abs().max()) < 1e-5
+
+
 def test_noise_of_the_system_is_gaussian_and_never_twice_the_same() -> None:
     values = system_gaussian(100_000, 2.0)
     assert kstest(values / 2.0, "norm").pvalue > 1e-6
@@ -118,6 +141,18 @@ def test_the_noise_for_a_budget_is_opacus_own_and_dp_accounting_agrees() -> None
     sums = [Sums(noise=noise, sampling=Sampling(kind="poisson", rate=0.1), times=60)]
     assert epsilon_of(sums, 1e-4, "rdp") == pytest.approx(4.0, rel=0.03)
     assert epsilon_of(sums, 1e-4, "pld") <= 4.0
+
+
+def test_an_update_that_is_not_finite_is_sent_as_none() -> None:
+    """At the local level any update must look like any other, also NaN."""
+    fleet = small_fleet()
+    step = Noised(step=Train(lr=0.1), clip=0.5, noise=2.0)
+    start = fleet.start() * 1e25  # two layers of which are beyond float32
+    assert fleet.ask(step.step, {0: Task(models=start[None], slots=(0,))}) == []  # a row of NaN is refused
+    (reply,) = fleet.ask(step, {0: Task(models=start[None], slots=(0,))})
+    assert reply.vector is not None
+    assert reply.vector.isfinite().all()
+    assert clipped(torch.tensor([1.0, float("nan")]), 1.0).tolist() == [0.0, 0.0]
 
 
 def test_a_client_trains_in_no_more_rounds_than_its_loss_was_planned_for() -> None:

@@ -87,3 +87,12 @@ def test_covey_hides_samples_as_it_is() -> None:
     for kind, part in parts_of(private):
         shown = shows_of(part)
         assert kind == "local" or shown == NOTHING or shown.in_updates, kind
+
+
+def test_a_sample_that_a_servers_scale_makes_endless_counts_without_a_direction() -> None:
+    """Else a class with it would be NaN, which no noise hides: a server could ask for any one value of a sample."""
+    x = torch.tensor([[1.0, 0.0], [torch.inf, 0.0], [torch.nan, 1.0]])
+    table = class_table(x, np.array([0, 0, 1]), 2, 2)
+    assert np.isfinite(table).all()
+    assert np.linalg.norm(table[0, :-1]) == pytest.approx(1.0)
+    assert (table[:, -1] / COUNTED_AS).tolist() == [2.0, 1.0]

@@ -33,7 +33,7 @@ def test_covey_at_the_client_level_has_a_line_for_each_part(tmp_path: Path) -> N
 
 def test_without_private_nothing_is_promised(tmp_path: Path) -> None:
     text = page(of_run(read_run(made(tmp_path))))
-    assert "this run promises nothing about single persons" in text
+    assert "nothing is promised about single persons" in text
     assert "No [private] table was set" in text
 
 

@@ -1,5 +1,6 @@
 """The data-protection officer's page of a site, from its own state folder: what it told to whom, over all runs."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 from covey.core.privacy_loss import Loss, Told
 from covey.deploy.audit import AUDIT_FILE, checked_lines
 from covey.deploy.privacy_account import DELTA, PrivacyAccount
+from covey.deploy.transport import HELLO
 from covey.errors import UserError
 from covey.privacy.composition import composed
 from covey.privacy.persons import person_epsilon
 from covey.report.officer import TO_SERVER, OfficerLine, Statement, exact
+from covey.settings.catalogue import STEPS
 
 MECHANISMS = {
     "stated": "noise of the site's own, which states its epsilon (Laplace, randomised response)",
@@ -60,6 +63,8 @@ def of_site(folder: Path, rows: int | None = None) -> Statement:
         assumptions=assumptions_of(trail),
         uncovered=(
             "That this site participates, when, and for how long it works: server and network see it.",
+            "The shape of its samples, how many classes there are, and, without a budget, how many samples: told to a "
+            "server that is not private when the site joins.",
             "Models that the site trains on its own data before use: they stay here and have no guarantee.",
             *(
                 ()
@@ -68,6 +73,7 @@ def of_site(folder: Path, rows: int | None = None) -> Statement:
             ),
         ),
         retention=STATE_FILES,
+        holds_for="all that this state folder has booked",
     )
 
 
@@ -84,14 +90,20 @@ def line_of(kind: str, told: Told, rows: int | None) -> OfficerLine:
 
 
 def unaccounted(trail: list[Mapping[str, Any]], kinds: Collection[str]) -> list[OfficerLine]:
-    """What the trail says was told without noise: training and evaluations that cost nothing on the account."""
+    """What the trail says was told without noise: of no answer of that kind the account knows a cost."""
+    told = [one for one in trail if one.get("event") == "told"]
+    counted = {one.get("kind") for one in told if "epsilon" in one}
+    about_none = {
+        getattr(step, "kind", "") for step in STEPS.values() if not getattr(step, "about_data", True)
+    }
+    silent = {HELLO, "query.frozen", *about_none}
+    plain = Counter(str(one.get("kind")) for one in told if one.get("kind") not in counted | silent)
     found = []
-    for kind, start in (("updates", "train."), ("evaluations", "evaluate.")):
-        plain = [
-            one for one in trail if one.get("event") == "told" and str(one.get("kind")).startswith(start)
-        ]
-        if kind not in kinds and any("epsilon" not in one for one in plain):
-            found.append(exact(kind, f"{TO_SERVER} ({len(plain)} answers in the audit trail)"))
+    for what, start in (("updates", "train."), ("evaluations", "evaluate."), ("answers", "query.")):
+        here = {kind: count for kind, count in plain.items() if kind.startswith(start)}
+        if here and what not in kinds:
+            named = ", ".join(f"{kind} {count}" for kind, count in here.items())
+            found.append(exact(what, f"{TO_SERVER} (answers in the audit trail: {named})"))
     return found
 
 

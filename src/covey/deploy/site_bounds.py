@@ -118,12 +118,14 @@ def check_counted(step: Any, budget: float, *, trusted: bool) -> None:
 
 def is_counted(step: Any) -> bool:
     """Whether an answer has a privacy loss that can be counted: as the step says, or as its noise does."""
-    return bool(getattr(step, "counted", getattr(getattr(step, "privacy", None), "counted", False)))
+    said = getattr(step, "counted", getattr(getattr(step, "privacy", None), "counted", False))
+    return said is True  # a secure sum has a number of that name
 
 
 def check_choice(step: Any, task: Task) -> None:
-    """Which of several models fits the data best is an answer, too, and one without noise."""
-    if len(task.models) > 1 and getattr(step, "about_data", True):
+    """Which of several models fits the data best is an answer, too, and one without noise but inside of a sum."""
+    unseen = not getattr(step, "about_data", True) or getattr(step, "hides_choice", False)
+    if len(task.models) > 1 and not unseen:
         raise Refused(
             f"{step.kind} would tell which of {len(task.models)} models fits this site's data best, which has no "
             "privacy loss that can be counted, and this site has a budget"

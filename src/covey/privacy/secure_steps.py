@@ -19,6 +19,7 @@ from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss, What
 from covey.errors import Refused, UserError
 from covey.parts.steps.gaussian_noise import length
+from covey.parts.steps.private import clipped
 from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, primitives, scalar_of
 from covey.settings import Count, NotNegative, PartBelowOne, Positive, Range
 from covey.training.rows import Layout
@@ -29,6 +30,9 @@ NUMBER_LEVELS = 2**BITS  # whole numbers to a clip length
 FEWEST_BITS = 8
 MOST_TRIES = 5  # of one sum, each without those who lied in the one before
 MOST_SUMS = 16  # of one round, tries not counted
+LEAST_SHARE = (
+    2.0  # whole numbers of noise of a client; fewer add up to less than the Gaussian that they are counted as
+)
 LARGEST = 2**31 - 1  # what a sum may be: beyond it, numbers of 32 bits begin again from the other end
 
 
@@ -40,9 +44,7 @@ def quantised(update: Tensor, clip: float, levels: float = NUMBER_LEVELS) -> Int
 
     Towards zero, so that it gets no longer: a sum of whole numbers then needs no more noise than one of updates.
     """
-    found = length(update)
-    short = update.double() * (1.0 if found <= clip else clip / found)
-    return np.trunc(short.numpy() * (levels / clip)).astype(np.int64)
+    return np.trunc(clipped(update, clip).numpy() * (levels / clip)).astype(np.int64)
 
 
 def bits_for(clients: int, noise: float) -> int:
@@ -274,6 +276,19 @@ class SecureUpdate(Step):
     rows: Count = 1
     counted: PartBelowOne = 0.0
     short: NotNegative = 0.0
+
+    def __post_init__(self) -> None:
+        if 0 < self.share < LEAST_SHARE:
+            raise UserError(
+                f"each client would add noise of {self.share:.3g} whole numbers to a secure sum, fewer than "
+                f'{LEAST_SHARE:g}, which hide less than they are counted as: with private.noise_from = "clients" let '
+                "fewer participate in a round, or give private.epsilon a smaller number"
+            )
+
+    @property
+    def hides_choice(self) -> bool:
+        """Whether which of several models the client chose is part of the sum."""
+        return self.rows > 1
 
     @property
     def accounted(self) -> bool:

@@ -135,7 +135,10 @@ def class_table(x: torch.Tensor, labels: NDArray[np.int64], classes: int, dims: 
     values = views_of(x, with_strokes=False)[0].values
     values = values @ projection(values.shape[1], min(dims, values.shape[1]))
     length = np.linalg.norm(values, axis=1, keepdims=True)
-    units = np.divide(values, length, out=np.zeros_like(values), where=length > 0)
+    finite = (length > 0) & np.isfinite(
+        length
+    )  # by another scale a sample may be endless, which no noise hides
+    units = np.divide(values, length, out=np.zeros_like(values), where=finite)
     table = np.zeros((classes, units.shape[1] + 1))
     np.add.at(table[:, :-1], labels, units)
     table[:, -1] = COUNTED_AS * label_counts(labels, labels=classes, who="a client")

@@ -23,6 +23,7 @@ MEANT = {
     "embeddings": "what the classes of a client look like",
     "labels": "which label stands out at a client",
     "evaluations": "how good a model is on a client's test data",
+    "answers": "what else was asked of a client's data",
 }
 TO_SERVER, TO_ALL = "the server", "whoever sees the models"
 PRINT = "@media print { body { font-size: 10pt; } section { break-inside: avoid; margin: 1rem 0; } }"
@@ -54,6 +55,7 @@ class Statement:
     uncovered: Sequence[str]
     retention: Sequence[tuple[str, str, str]]
     purpose: str = ""
+    holds_for: str = "this run"
 
 
 def write_statement(statement: Statement, path: Path) -> None:
@@ -77,7 +79,10 @@ def of_run(run: RunView, rows: int | None = None) -> Statement:
     if lines:
         lines.append(ledger_line("all", told, private))
     if "updates" not in kinds:
-        lines.insert(0, exact("updates", TO_SERVER))
+        seen = (
+            "sums over clients, under masks (SecAgg+); no noise" if private.get("secure") else "none: exact"
+        )
+        lines.insert(0, exact("updates", TO_SERVER, seen))
     if private.get("evaluations") is None and tables.get("measure", {}).get("local_test", True):
         lines.append(exact("evaluations", f"{TO_SERVER}, in the run's own measurements"))
     simulated = not run.summary.engine.get("names") and run.summary.engine.get("name") != "flower"
@@ -126,10 +131,9 @@ def ledger_line(kind: str, told: Mapping[str, Any], private: Mapping[str, Any]) 
     )
 
 
-def exact(kind: str, to: str) -> OfficerLine:
-    return OfficerLine(
-        what=kind, to=to, mechanism="none: exact", sample=math.inf, person=math.inf, client=math.inf
-    )
+def exact(kind: str, to: str, seen: str = "none: exact") -> OfficerLine:
+    """Of what has no bound."""
+    return OfficerLine(what=kind, to=to, mechanism=seen, sample=math.inf, person=math.inf, client=math.inf)
 
 
 def mechanism(kind: str, private: Mapping[str, Any]) -> str:
@@ -266,8 +270,9 @@ def page(statement: Statement) -> str:
 RETAINED = ("file", "what is in it", "needed for")
 READ = (
     "Epsilon of the client that lost most, by kind, and composed. ∞: there is no bound. Sample: one row "
-    "more or less. "
-    "Person: all rows of one person at a client. Client: all that it holds."
+    "more or less. Person: all rows of one person at a client. Client: all that it holds, there or not. In sums over "
+    "clients one row makes another contribution of its client, which moves a sum by twice as much as one that is "
+    "missing: there the number of a sample is above the client's."
 )
 
 
@@ -317,17 +322,20 @@ def promise(statement: Statement) -> str:
     """The promise in one sentence."""
     line = whole(statement)
     if line is None:
-        return "Something that was told has no bound: taken together, this run promises nothing about single persons."
+        return (
+            "Something that was told has no bound: taken together, nothing is promised about single persons."
+        )
     who, epsilon = ("client", line.client) if math.isfinite(line.client) else ("sample", line.sample)
     if line.person is not None and math.isfinite(line.person) and who == "sample":
         who, epsilon = "person", line.person
+    apart = any(math.isinf(one.sample) for one in statement.lines)
+    aside = " The exact evaluations in the table are not part of that: they have no bound." if apart else ""
     factor = f" = {math.exp(epsilon):,.{0 if epsilon > 3 else 1}f}" if epsilon < 30 else ""
     return (
         f"Whatever anybody computes from what was told, the odds of any conclusion change by at most a "
         f"factor of e^"
         f"{epsilon:.3g}{factor}, but for a chance of {statement.delta:g}, whether the data of one {who} "
-        f"were among it "
-        "or not, under the assumptions below."
+        f"were among it or not, under the assumptions below.{aside}"
     )
 
 
@@ -363,6 +371,5 @@ def dpia(statement: Statement) -> list[str]:
         "hash chain at both "
         "ends (covey audit); files readable by their owner only.",
         "Residual risk. The guarantee bounds what is learned, it does not make it zero; it rests on the "
-        "assumptions above "
-        "and holds for this run. Epsilon above about 10 promises little by itself.",
+        f"assumptions above and holds for {statement.holds_for}. Epsilon above about 10 promises little by itself.",
     ]

@@ -1,8 +1,10 @@
 """Training of which only the update leaves the client: no loss, no number of samples; and with noise of its own."""
 
+import math
 from dataclasses import replace
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from covey.core import Client, Facts, Known, Reply, Stat, Step, Task, gives_of, step
@@ -96,6 +98,8 @@ def stays_at_home(step: Step, layout: Layout) -> Tensor | None:
 
 
 def clipped(update: Tensor, clip: float) -> Tensor:
-    """The update in float64, shortened to the clip length."""
+    """The update in float64, shortened to the clip length; one that is not finite is none: no noise would hide it."""
     found = length(update)
+    if not math.isfinite(found):
+        return torch.zeros_like(update, dtype=torch.float64)
     return update.double() * (1.0 if found <= clip else clip / found)

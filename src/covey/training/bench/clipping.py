@@ -75,10 +75,19 @@ class ClippedSums:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             (goal.loss(self.private(x), target) * len(x)).backward()
+        self.drop_endless()
         optimiser.clip_and_accumulate()
         total = torch.cat([p.summed_grad.flatten() for p in self.parameters])  # type: ignore[attr-defined]
         optimiser.zero_grad()
         return total
+
+    def drop_endless(self) -> None:
+        """A gradient that is not finite counts as nothing: no noise would hide it."""
+        of_each = [p.grad_sample.flatten(1).isfinite().all(1) for p in self.parameters]  # type: ignore[attr-defined]
+        endless = ~torch.stack(of_each).all(0)
+        if endless.any():
+            for p in self.parameters:
+                p.grad_sample[endless] = 0.0  # type: ignore[attr-defined]
 
 
 def poisson_batches(samples: int, rate: float, rng: np.random.Generator, steps: int) -> Sequence[np.ndarray]:

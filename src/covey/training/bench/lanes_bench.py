@@ -111,7 +111,10 @@ class LanesBench:
     def fit_clipped(
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
     ) -> Tensor:
-        """The lengths of a batch's gradients, each in its lane, then a step in which they count accordingly."""
+        """The lengths of a batch's gradients, each in its lane, then a step in which they count accordingly.
+
+        Where one is not finite, which a server can make of a certain sample alone, PyTorch adds the others up.
+        """
         if recipe.optimiser != "sgd" or self.plans["sgd"].no_lengths:
             return self.on_torch().fit_clipped(row, x, y, batches, recipe, clipping)
         trainer, size = self.trainer("sgd"), self.layout.trainable
@@ -122,12 +125,17 @@ class LanesBench:
             noise = clipping.noise() / clipping.expected
             if recipe.prox:
                 noise = noise + recipe.prox * (trained[:size] - start)
-            some = batch if len(batch) else np.zeros(1, np.int64)  # a step of noise alone
-            part, told = np.ascontiguousarray(values[some]), np.ascontiguousarray(answers[some])
-            weights = np.zeros(1)
-            if len(batch):
-                lengths = trainer.lengths(trained, part, told, dropout_seed=clipping.seed + number)
-                weights = clipping.factors(lengths.astype(np.float64)) * (len(batch) / clipping.expected)
+            part, told = np.ascontiguousarray(values[batch]), np.ascontiguousarray(answers[batch])
+            seed = clipping.seed + number
+            lengths = trainer.lengths(trained, part, told, dropout_seed=seed) if len(batch) else np.zeros(0)
+            if not len(batch) or not np.isfinite(lengths).all():
+                at, drawn, target = (torch.from_numpy(array) for array in (trained, part, told))
+                found = np.zeros(size)
+                if len(batch):
+                    found = self.on_torch().clipped_sum(at, drawn, target, clipping.clip, seed)
+                step_alone(trained[:size], found / clipping.expected + noise, recipe, speed)
+                continue
+            weights = clipping.factors(lengths.astype(np.float64)) * (len(batch) / clipping.expected)
             trainer.fit(
                 trained,
                 part,
@@ -139,7 +147,7 @@ class LanesBench:
                 linear=noise.astype(np.float32),
                 velocity=speed,
                 clip=recipe.clip,
-                dropout_seed=clipping.seed + number,
+                dropout_seed=seed,
                 weights=weights.astype(np.float32),
             )
         return torch.from_numpy(trained)
@@ -160,3 +168,17 @@ class LanesBench:
 
     def info(self) -> dict[str, Any]:
         return self.plans["sgd"].info()
+
+
+def step_alone(row: np.ndarray, gradient: np.ndarray, recipe: Recipe, speed: np.ndarray | None) -> None:
+    """One step of SGD along a gradient that is known already, in place; rounded where lanes round."""
+    lr, momentum, decay = np.array([recipe.lr, recipe.momentum, recipe.weight_decay], np.float32).astype(
+        np.float64
+    )
+    known = gradient.astype(np.float32)
+    if recipe.clip is not None:
+        known *= np.float32(min(1.0, recipe.clip / (float(np.linalg.norm(known)) + 1e-6)))
+    known = (known + decay * row).astype(np.float32)
+    if speed is not None:
+        speed[:] = known = (momentum * speed + known).astype(np.float32)
+    row[:] = row - lr * known

@@ -176,13 +176,7 @@ class TorchBench:
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
     ) -> Tensor:
         """Trains on sums of gradients that Opacus clips; on a copy of the model, which keeps Opacus' hooks."""
-        if self.clipped is None:
-            check_model(self.model)
-            copied = TorchBench(
-                self.model, self.objective, buffers=self.layout.buffers, device=str(self.device)
-            )
-            self.clipped = copied, ClippedSums(copied.model)
-        bench, sums = self.clipped
+        bench, sums = self.with_opacus()
         bench.load(row, training=True)
         x = x.to(self.device)
         target = self.objective.target(x, y.to(self.device))
@@ -200,6 +194,23 @@ class TorchBench:
                     gradient.mul_(min(1.0, recipe.clip / (float(gradient.norm()) + 1e-6)))
                 step(gradient)
         return bench.flat.to("cpu", copy=True).detach()
+
+    def with_opacus(self) -> tuple[TorchBench, ClippedSums]:
+        """A copy of the model, which keeps Opacus' hooks, and what makes sums of clipped gradients of it."""
+        if self.clipped is None:
+            check_model(self.model)
+            copied = TorchBench(
+                self.model, self.objective, buffers=self.layout.buffers, device=str(self.device)
+            )
+            self.clipped = copied, ClippedSums(copied.model)
+        return self.clipped
+
+    def clipped_sum(self, row: Tensor, x: Tensor, target: Tensor, clip: float, seed: int) -> np.ndarray:
+        """The sum of the samples' clipped gradients at `row`; `seed` is of dropout."""
+        bench, sums = self.with_opacus()
+        bench.load(row, training=True)
+        with ONE_AT_A_TIME, seeded(seed, self.device):
+            return sums(self.objective, x.to(self.device), target.to(self.device), clip).cpu().numpy()
 
     def cohort(self, recipe: Recipe) -> FitCohort | None:
         """Trains many clients at once with stacked parameters, where the model has no state of its own."""
