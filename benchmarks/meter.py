@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import psutil
 
@@ -13,8 +14,14 @@ def family() -> list[psutil.Process]:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of its children."""
-    return sum(t.user + t.system for t in (process.cpu_times() for process in family()))
+    """CPU time of this process and of its children, not in steps of 0.01 s as `psutil` tells it."""
+    return time.process_time() + sum(on_cpu(process.pid) for process in family()[1:])
+
+
+def on_cpu(process: int) -> float:
+    """Seconds that another process' threads have run, as Linux' scheduler counts them."""
+    told = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in told) / 1e9
 
 
 def memory() -> int:

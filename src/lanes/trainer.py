@@ -231,7 +231,7 @@ class Trainer:
             raise ValueError("row cannot be written")
         if len(x) and x[0].size != self._graph.input.features:
             raise ValueError(f"a sample has {x[0].size} values, the model takes {self._graph.input.features}")
-        if len(order) and (order.min() < 0 or order.max() >= len(x)):
+        if len(order) and order.view(np.uint64).max() >= len(x):  # a negative number is a huge one there
             raise ValueError(f"a batch names sample {order.max()} or {order.min()} of {len(x)}")
         sizes = offsets[1:] - offsets[:-1]
         if offsets[0] != 0 or offsets[-1] != len(order) or sizes.min(initial=1) <= 0:
@@ -245,7 +245,7 @@ class Trainer:
         if self._plan.objective == "cross-entropy":
             _expect(y, "y", np.int64)
             classes = self._graph.output.features
-            if len(y) and (y.min() < 0 or y.max() >= classes):
+            if len(y) and y.view(np.uint64).max() >= classes:
                 raise ValueError(f"a label is {y.max()} or {y.min()}, the model has {classes} classes")
             return y, None  # type: ignore[return-value]
         _expect(y, "y", np.float32)

@@ -23,6 +23,7 @@ from covey.errors import Refused, RunError, UserError
 from covey.fleet.bookkeeping import check_reply
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
+from covey.fleet.executors import Threads
 from covey.fleet.local import LocalFleet
 from covey.methods.baselines import fedavg
 from covey.parts.measure import Measuring
@@ -306,3 +307,17 @@ def test_a_frozen_part_survives_a_new_start() -> None:
     first = Layout.of(model).trainable  # frozen parameters come after the trainable ones
     assert torch.equal(again[first:], read_row(model)[first:])
     assert not torch.equal(again[:first], read_row(model)[:first])
+
+
+def test_threads_share_out_places_each_once_and_raise_what_went_wrong() -> None:
+    """So the guard measures updates and the average adds up blocks of columns."""
+    with_threads = small_fleet(mode="threads")
+    threads = with_threads.executor
+    assert isinstance(threads, Threads)
+    done: list[int] = []
+    threads.each(done.append, range(7))
+    threads.each(done.append, [])
+    assert sorted(done) == list(range(7))
+    with pytest.raises(IndexError):
+        threads.each(lambda place: [0, 1].__getitem__(place), range(3))
+    with_threads.close()

@@ -17,6 +17,7 @@ from covey.fleet.direction import compared_columns, note_directions, refused_for
 from covey.fleet.guard import Guard, lengths_of
 from covey.fleet.odd import note_conduct
 from covey.fleet.work import Call, Outcome
+from covey.parts.mix.combine import Each, one_by_one
 from covey.parts.steps.evaluate import no_scores
 from covey.training.rows import Layout
 
@@ -44,6 +45,7 @@ class Bookkeeping:
         debug: whether a client's error is raised in place.
         ledger: all costs, which a child shares with its parent.
         answers: what a part of the method was told.
+        each: does something for every one of many replies, with as many workers as there are.
     """
 
     layout: Layout
@@ -54,6 +56,7 @@ class Bookkeeping:
     debug: bool = False
     ledger: Ledger = field(default_factory=Ledger)
     answers: HeardReplies = field(default_factory=HeardReplies)
+    each: Each = one_by_one
     round: int = 0
     calls: dict[str, int] = field(default_factory=dict)
 
@@ -162,7 +165,7 @@ class Bookkeeping:
             return {}, {}
         directions = [name for name, stat in call.step.expects(Known()).items() if stat.direction]
         columns = compared_columns(self.layout.trainable, call)
-        lengths = lengths_of(replies, tasks, self.layout, directions, columns)
+        lengths = lengths_of(replies, tasks, self.layout, directions, columns, self.each)
         refusals = {replies[place].id: why for place, why in self.guard.too_long(lengths).items()}
         place, times = lengths.stands_out()
         if replies[place].id not in refusals:

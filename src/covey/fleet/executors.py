@@ -25,6 +25,7 @@ from covey.core.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, 
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
 from covey.fleet.work import Call, Job, Outcome, client_of, do, outcomes_of
+from covey.parts.mix.combine import one_by_one
 from covey.training.bench import Bench
 from covey.training.bench.base import one_thread
 
@@ -122,6 +123,13 @@ class Threads:
                 return [outcome for shift in shifts for outcome in shift.result()]
             finally:
                 waiting.clear()  # after an error or an interrupt nobody begins another job
+
+    def each(self, work: Callable[[int], None], places: Sequence[int]) -> None:
+        """Does something for every place, in as many parts as there are threads."""
+        with one_thread():
+            parts = [places[k :: self.workers] for k in range(min(self.workers, len(places)))]
+            for done in [self.pool.submit(one_by_one, work, part) for part in parts]:
+                done.result()
 
     def _work(self, call: Call, waiting: deque[Job]) -> list[Outcome]:
         bench = self.benches.get()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from covey.arrays import Array
 from covey.core.round import Reply, Task
+from covey.parts.mix.combine import Each, one_by_one
 from covey.settings.ranges import Range
 from covey.settings.signatures import validated_in
 from covey.training.rows import Layout
@@ -54,8 +55,8 @@ class Lengths:
         found = {}
         for slot in sorted(set(self.slots)):
             here = np.flatnonzero(np.array(self.slots) == slot)
-            units = self.units if len(here) == len(self.slots) else self.units[here]
-            found[slot] = here, (units @ units.T).double().numpy()
+            units = (self.units if len(here) == len(self.slots) else self.units[here]).numpy()
+            found[slot] = here, (units @ units.T).astype(np.float64)  # numpy works out one half, PyTorch both
         return found
 
     @property
@@ -108,24 +109,29 @@ def lengths_of(
     layout: Layout,
     directions: Sequence[str] = (),
     columns: Tensor | None = None,
+    each: Each = one_by_one,
 ) -> Lengths:
     """The lengths of the replies' updates, and of those statistics that move a model as an update does.
 
-    Directions are compared on these columns of the updates, or on all of them.
+    Directions are compared on these columns of the updates, or on all of them. `each` does something for every reply.
     """
     cuts = slice(0, layout.trainable), slice(layout.trainable, layout.size)
     least = SHORT * np.sqrt([layout.trainable, layout.size - layout.trainable])
     own, start = (np.zeros((len(replies), 2 + len(directions))) for _ in range(2))
-    starts: dict[int, list[float]] = {}  # many clients start from the same row
     units = torch.empty(len(replies), layout.trainable if columns is None else len(columns))
-    for place, reply in enumerate(replies):
-        assert reply.vector is not None
-        task = tasks[reply.id]
-        row = task.models[task.slots.index(reply.slot)]
-        learned, buffers = (reply.vector[part] - row[part] for part in cuts)
+    rows = [tasks[reply.id].models[tasks[reply.id].slots.index(reply.slot)] for reply in replies]
+
+    def measure(place: int) -> None:
+        vector = replies[place].vector
+        assert vector is not None
+        learned, buffers = (vector[part] - rows[place][part] for part in cuts)
         own[place, :2] = _length(learned), _length(buffers)
         compared = learned if columns is None else learned.index_select(0, columns)
         torch.mul(compared, 1 / max(own[place, 0], SHORTEST), out=units[place])
+
+    each(measure, range(len(replies)))
+    starts: dict[int, list[float]] = {}  # many clients start from the same row
+    for place, (reply, row) in enumerate(zip(replies, rows, strict=True)):
         if row.data_ptr() not in starts:
             starts[row.data_ptr()] = [_length(row[part]) for part in cuts]
         start[place, :2] = np.maximum(starts[row.data_ptr()], least)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from covey.fleet.peer_costs import cost_of_links
 from covey.fleet.profiles import Device
 from covey.fleet.work import Call, Executor, Outcome, bundle, jobs_of
 from covey.parts.mix.apply import apply_mixings
+from covey.parts.mix.combine import one_by_one
 from covey.parts.mix.peers import peer_links
 from covey.training.bench import Bench
 from covey.training.bench.choose import choose_bench
@@ -98,6 +99,7 @@ class LocalFleet(WithBooks):
             guard=guard or Guard(),
             seed=seed,
             debug=self.engine.debug,
+            each=self._each,
         )
         self.client_data = ClientData(data, self.devices)
         self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
@@ -139,18 +141,22 @@ class LocalFleet(WithBooks):
         unlabelled = self.client_data.unlabelled
         return [i for i in ids if i not in unlabelled] if unlabelled else ids
 
-    def known(self, client: int) -> Known:
-        """What the server knows of a client."""
-        known = Known(
+    @cached_property
+    def _known(self) -> Known:
+        """What the server knows without asking anybody."""
+        return Known(
             classes=len(self.data.dataset.classes),
             shape=self._input_shape,
             scale=self.data.dataset.scale,
             lowest_loss=lowest_loss(self.objective),
         )
+
+    def known(self, client: int) -> Known:
+        """What the server knows of a client."""
         if client < 0:  # the server itself
-            return known
+            return self._known
         train, test = self.client_data.sizes(client)
-        return replace(known, train=train, test=test)
+        return replace(self._known, train=train, test=test)
 
     def start(self, number: int = 0) -> Tensor:
         """A row to start from."""
@@ -272,7 +278,13 @@ class LocalFleet(WithBooks):
         """Applies the matrices; what travels between peers is booked and takes as long as the busiest peer."""
         for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
             self.ledger.charge("mix.peers", cost_of_links(used, row_bytes, self.machines))
-        return apply_mixings(mixings, bank, [r.vector for r in replies if r.vector is not None])
+        vectors = [r.vector for r in replies if r.vector is not None]
+        return apply_mixings(mixings, bank, vectors, self._each)
+
+    def _each(self, work: Callable[[int], None], places: Sequence[int]) -> None:
+        """Does something for every place, in the workers if these are threads."""
+        each = self._executor.each if isinstance(self._executor, Threads) else one_by_one
+        each(work, places)
 
     @property
     def timed(self) -> bool:

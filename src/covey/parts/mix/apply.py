@@ -6,12 +6,14 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from covey.core import Mixing
-from covey.parts.mix.combine import combine
+from covey.parts.mix.combine import Each, combine, one_by_one
 from covey.parts.mix.robust import robust_product
 
 
-def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor]) -> Tensor:
-    """The new rows; columns that no mixing names stay as they are."""
+def apply_mixings(
+    mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Tensor], each: Each = one_by_one
+) -> Tensor:
+    """The new rows; columns that no mixing names stay as they are. `each` does blocks of columns."""
     first = mixings[0] if len(mixings) == 1 else None
     if (
         first is not None
@@ -19,7 +21,7 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
         and isinstance(first.columns, slice)
         and first.columns == slice(None)
     ):
-        return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies])
+        return combine([csr_array(f) for f in mixings[0].factors], [bank, *replies], each=each)
     if not mixings:
         return bank
     out = bank.new_zeros((mixings[0].factors[-1].shape[0], bank.shape[1]))
@@ -31,7 +33,7 @@ def apply_mixings(mixings: Sequence[Mixing], bank: Tensor, replies: Sequence[Ten
         if mixing.rule is not None:
             out[:, mixing.columns] = robust_product(factors, old, told, mixing.rule)
         elif isinstance(mixing.columns, Tensor):
-            out[:, mixing.columns] = combine(factors, [old, *told])
+            out[:, mixing.columns] = combine(factors, [old, *told], each=each)
         else:
-            combine(factors, [old, *told], out=out[:, mixing.columns])
+            combine(factors, [old, *told], out=out[:, mixing.columns], each=each)
     return out

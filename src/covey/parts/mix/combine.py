@@ -1,6 +1,6 @@
 """The one multiplication behind every method: new rows = factors applied to the old rows and the replies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -8,6 +8,14 @@ from scipy.sparse import csr_array, csr_matrix
 from torch import Tensor
 
 Factor = csr_array | csr_matrix
+Each = Callable[[Callable[[int], None], Sequence[int]], None]  # does something for every one of some places
+
+
+def one_by_one(work: Callable[[int], None], places: Sequence[int]) -> None:
+    """One place after another, here."""
+    for place in places:
+        work(place)
+
 
 BLOCK_COLUMNS = 1 << 15
 """Columns that are worked on at a time: one output row of them (256 KB in float64) stays in a core's cache, and
@@ -19,13 +27,14 @@ def combine(
     rows: Tensor | Sequence[Tensor],
     block: int | None = None,
     out: Tensor | None = None,
+    each: Each = one_by_one,
 ) -> Tensor:
     """Apply sparse `factors`, first one first, to `rows`: ``new = F_k ... F_2 F_1 rows``.
 
     `rows` is one tensor ``[m, P]`` or a sequence of ``[m_i, P]`` and ``[P]`` tensors that are stacked in
     thought only, so that ``[bank, *replies]`` costs no copy. The work goes through `block` columns at a time
     (all factors on one block), therefore the only extra memory is the result plus a few megabytes; with
-    ``out=bank`` not even that, because a block is read completely before it is written.
+    ``out=bank`` not even that, because a block is read completely before it is written. `each` does the blocks.
 
     Data is float32, sums are float64 in ascending order of column and rounded once at the end: the result
     is the rounded exact mean in all but rare ties, and the same bits for any block size and any number of
@@ -39,7 +48,8 @@ def combine(
     if out is None:
         out = stack[0].new_empty((len(plans[-1][1]), width))
     step = block or BLOCK_COLUMNS
-    for start in range(0, width, step):
+
+    def work(start: int) -> None:
         stop = min(start + step, width)
         values: Sequence[Tensor] = [row[start:stop] for row in sources]
         for matrix, spread in plans:
@@ -47,6 +57,8 @@ def combine(
             values = [distinct[place] for place in spread.tolist()]
         for target, value in zip(out, values, strict=True):
             target[start:stop] = value
+
+    each(work, range(0, width, step))
     return out
 
 
