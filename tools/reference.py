@@ -8,6 +8,7 @@ method shows from its parts, what it costs from `docs/methods/cost.json`, which 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from covey.cli import app
 from covey.cli.lists import as_in_toml
@@ -41,6 +43,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in pages.items():
         files.append(File.generated(config, f"{name}.md", content=text))
     return files
+
+
+# A link of a page leads to a file of the repository, where a forge opens it; on the site, to the page made from that.
+MADE_FROM = {
+    "src/covey/cli": "commands",
+    "src/covey/methods": "methods",
+    "src/covey/runs/sections.py": "settings",
+}
+STORED = re.compile(r"\]\((?:\.\./)+experiments/([a-z]+)/results(?:/([\w-]+)\.json)?\)")
+SOURCE = re.compile(rf"\]\((?:\.\./)+({'|'.join(map(re.escape, MADE_FROM))})\)")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leads from stored results and from sources to the pages that are made of them."""
+    del config, files
+    up = "../" * page.file.src_uri.count("/")
+    told = STORED.sub(lambda link: f"]({up}results/{link[1]}.md{'#' + link[2] if link[2] else ''})", markdown)
+    return SOURCE.sub(lambda link: f"]({up}reference/{MADE_FROM[link[1]]}.md)", told)
 
 
 def results() -> dict[str, str]:
