@@ -1,11 +1,9 @@
 """What everything costs: messages, bytes and seconds of every step kind, and what went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from covey.core.privacy_loss import Loss, Told, add_loss, answers_called, losses_of, plain_by_client
 
@@ -23,7 +21,7 @@ class Cost:
     bytes_peer: int = 0
     seconds: float = 0.0
 
-    def add(self, other: Cost) -> None:
+    def add(self, other: Self) -> None:
         self.messages += other.messages
         self.bytes_up += other.bytes_up
         self.bytes_down += other.bytes_down

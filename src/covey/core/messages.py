@@ -1,10 +1,8 @@
 """What travels between the server and a client: tasks one way, replies the other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -55,7 +53,7 @@ class Task:
         floats = rows * (columns - self.shared) + (self.shared if rows else 0)
         return 4 * floats + plain_bytes(self.args)
 
-    def as_sent(self) -> Task:
+    def as_sent(self) -> Self:
         """The task as the client gets it: with the columns that travel, and no others."""
         return (
             self if self.columns is None else replace(self, models=self.models[:, self.columns], columns=None)

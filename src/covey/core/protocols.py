@@ -1,10 +1,8 @@
 """Who answers: a client as its step sees it, a step, and a fleet, whatever engine is behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from torch import Tensor, nn
@@ -291,7 +289,7 @@ class Fleet(Protocol):
         """How long each client is expected to take for the step with one model each way, from profiling."""
         ...
 
-    def child(self, name: str, model: nn.Module, objective: Objective) -> Fleet:
+    def child(self, name: str, model: nn.Module, objective: Objective) -> Self:
         """The same clients and the same ledger under another model and streams of its own."""
         ...
 

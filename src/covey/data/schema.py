@@ -1,14 +1,12 @@
 """What the columns of a table are to a model: types, categories, fill values and scale, as plain JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -177,7 +175,7 @@ class Schema:
         ends = np.cumsum([0, *(len(column.categories) or 3 for column in self.columns)])
         return [slice(a, b) for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
 
-    def fitted(self, total: Array, *, standardise: bool = True, noisy: bool = False) -> Schema:
+    def fitted(self, total: Array, *, standardise: bool = True, noisy: bool = False) -> Self:
         """The same columns with fill values and scale of added-up sums (`realign.sums`).
 
         Of `noisy` ones a mean stays in the column's range, and a deviation within what that range allows.
@@ -220,7 +218,7 @@ class Schema:
         }
 
     @classmethod
-    def from_plain(cls, plain: Any, where: str = "the schema") -> Schema:
+    def from_plain(cls, plain: Any, where: str = "the schema") -> Self:
         """Of plain values; a `UserError` that names what is wrong and `where`."""
         told = _fields(cls, plain, where)
         columns = told.get("columns")
@@ -236,7 +234,7 @@ class Schema:
             raise UserError(f"{where}: {error}") from error
 
     @classmethod
-    def of_inputs(cls, inputs: Sequence[str], classes: Sequence[str] = ()) -> Schema:
+    def of_inputs(cls, inputs: Sequence[str], classes: Sequence[str] = ()) -> Self:
         """Of nothing but the names of inputs, as older run folders have them: cells must not be empty then."""
         columns: dict[str, list[str]] = {}
         for name in inputs:

@@ -1,13 +1,11 @@
 """Steps and models as plain values: names and settings that the other side looks up in its own covey, never code."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -196,7 +194,7 @@ class ModelSpec:
         """What it is trained for."""
         return self._child()[1] if self.child else objective_named(self.objective)
 
-    def of_child(self, model: nn.Module, *, lanes: bool = False) -> ModelSpec:
+    def of_child(self, model: nn.Module, *, lanes: bool = False) -> Self:
         """The spec of a method's own model on the same samples."""
         maker = maker_of(model)
         if maker is None:

@@ -1,10 +1,9 @@
 """The books of a fleet: what every engine does with an ask."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 
@@ -65,7 +64,7 @@ class Bookkeeping:
         """Whether its rounds lie within one round of the run."""
         return self.name != "run"
 
-    def become_child(self, parent: Bookkeeping, name: str) -> None:
+    def become_child(self, parent: Self, name: str) -> None:
         """From now on the books of a model of the method's own: the same ledger, streams of its own."""
         self.name, self.ledger = f"{parent.name}/{name}", parent.ledger
 

@@ -1,13 +1,11 @@
 """A model as its client uses it, in one file: its numbers, and as plain JSON the whole way from raw input to answer."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import safetensors
 import safetensors.torch
@@ -80,7 +78,7 @@ class ModelFacts:
         return json.dumps({"format": FORMAT, **plain, "inputs": self.inputs.plain()}, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> ModelFacts:
+    def from_json(cls, text: str) -> Self:
         """What `json` wrote; a ValueError for anything else."""
         plain = json.loads(text)
         if plain.pop("format") != FORMAT:

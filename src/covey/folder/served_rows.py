@@ -4,13 +4,11 @@ A row that is in the bank as well is only named, as the checkpoint has it. Above
 is stored: slots, shares and digests stay, by which they can be made again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import safetensors.torch
@@ -116,7 +114,7 @@ class ServedRows:
         return safetensors.torch.save(arrays, {"covey": json.dumps(plain)})
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> ServedRows:
+    def from_bytes(cls, content: bytes) -> Self:
         """What `to_bytes` wrote; a `UserError` for anything else."""
         try:
             length = int.from_bytes(content[:8], "little")

@@ -1,10 +1,9 @@
 """Clipped updates, and a clip length that follows a quantile of their lengths without seeing any of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -37,7 +36,7 @@ class Split:
     count: float
 
     @classmethod
-    def of(cls, noise: float, expected: float) -> Split:
+    def of(cls, noise: float, expected: float) -> Self:
         """A count that is as good as it can be without making the updates' noise more than 4 % larger."""
         count = max(expected / SHARE, 2 * noise)
         return cls(updates=(noise**-2 - (2 * count) ** -2) ** -0.5, count=count)

@@ -1,10 +1,8 @@
 """Who does not keep to the protocol of secure sums: found by what each is bound to, and named."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,7 +31,7 @@ class Dealt:
     seeds: Mapping[int, bytes]
 
     @classmethod
-    def of(cls, replies: Sequence[Reply], ring: Neighbours) -> Dealt:
+    def of(cls, replies: Sequence[Reply], ring: Neighbours) -> Self:
         """As it arrived; whose answer has not as many letters as neighbours is named."""
         letters, committed, seeds, why = {}, {}, {}, {}
         for reply in replies:

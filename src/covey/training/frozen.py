@@ -1,14 +1,12 @@
 """What nobody trains of a model: known by the digest of its file, sent once to whoever lacks it, and in no row."""
 
-from __future__ import annotations
-
 import copy
 import fnmatch
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import safetensors
@@ -29,7 +27,7 @@ class Frozen:
     tensors: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, model: nn.Module) -> Frozen:
+    def of(cls, model: nn.Module) -> Self:
         """What is frozen in `model`: not a copy."""
         return cls(tensors=dict(frozen_tensors(model)))
 
@@ -60,7 +58,7 @@ class Frozen:
         return safetensors.torch.save(whole)
 
     @classmethod
-    def from_file(cls, content: bytes, digest: str | None = None) -> Frozen:
+    def from_file(cls, content: bytes, digest: str | None = None) -> Self:
         """What `file` wrote; a ValueError for any other content, also for one of another digest."""
         try:
             found = cls(tensors=safetensors.torch.load(content))
@@ -75,7 +73,7 @@ class Frozen:
         return {name: _bytes_of(tensor) for name, tensor in self.tensors.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], model: nn.Module) -> Frozen:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], model: nn.Module) -> Self:
         """What `arrays` gave, with the types and shapes that a hollow model has."""
         there = dict(frozen_tensors(model))
         tensors = {

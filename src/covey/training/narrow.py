@@ -1,12 +1,10 @@
 """Narrower copies of a network: some units of every hidden layer, and of every tensor the numbers between these."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +42,7 @@ class Narrow:
     @classmethod
     def of(
         cls, model: nn.Module, width: float, *, first: int = 0, whole: int = 1, scaled: bool = True
-    ) -> Narrow:
+    ) -> Self:
         """Of n units of a hidden layer, ceil(width n): from unit `first` on, and after the last again from the first.
 
         What a narrowed layer gives is scaled by n / kept before a norm (HeteroFL's scaler), else by its square root, so

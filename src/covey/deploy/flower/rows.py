@@ -1,10 +1,9 @@
 """A foreign model: Flower's arrays as a row of the bank, and back."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ class RowForm:
     given: Mapping[str, Array]
 
     @classmethod
-    def of(cls, arrays: ArrayRecord) -> RowForm:
+    def of(cls, arrays: ArrayRecord) -> Self:
         """The form of the arrays that a run begins with."""
         given = dict(arrays.items())
         floats = [name for name, array in given.items() if array.numpy().dtype.kind == "f"]

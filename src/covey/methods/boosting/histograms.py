@@ -1,8 +1,7 @@
 """What a client is asked for: its sums of derivatives for the next level of a tree, and later trees of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -38,7 +37,7 @@ class SampleRows:
     objective: Objective
 
     @classmethod
-    def of(cls, client: Client, view: View, grove: Grove) -> SampleRows:
+    def of(cls, client: Client, view: View, grove: Grove) -> Self:
         """The samples of a view, under the trees that are complete."""
         x, y = view.tensors()
         inputs = x.flatten(1).numpy().astype(np.float32, copy=False)

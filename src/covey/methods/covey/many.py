@@ -5,11 +5,9 @@ Above `COMPARED` clients only a sample's portraits are kept. The others describe
 and what they told is forgotten but for the label that stands out most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +53,7 @@ class Nearest:
     usual: int
 
     @classmethod
-    def of(cls, view: int, common: Sequence[Portrait], names: Sequence[int], sizes: Sequence[int]) -> Nearest:
+    def of(cls, view: int, common: Sequence[Portrait], names: Sequence[int], sizes: Sequence[int]) -> Self:
         """Of the clusters' own portraits."""
         return cls(
             view=view,
@@ -103,7 +101,7 @@ class Nearest:
         return dict(vars(self))
 
     @classmethod
-    def in_memory(cls, memory: Mapping[str, Any]) -> Nearest:
+    def in_memory(cls, memory: Mapping[str, Any]) -> Self:
         kept = dict(NEAREST.of(memory))
         kept["counts"], kept["halves"] = (np.asarray(kept[name], np.float32) for name in ("counts", "halves"))
         kept["names"] = np.asarray(kept["names"], np.int64)

@@ -1,8 +1,7 @@
 """What is told of a sample: its values and edges, and for pictures the directions of their strokes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -64,7 +63,7 @@ class Slopes:
     length: Tensor
 
     @classmethod
-    def of(cls, x: Tensor) -> Slopes:
+    def of(cls, x: Tensor) -> Self:
         grey = x.mean(dim=1, keepdim=True) if x.shape[1] > 1 else x
         across = pad((grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]).div_(2), (1, 1, 1, 1))
         down = pad((grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]).div_(2), (1, 1, 1, 1))

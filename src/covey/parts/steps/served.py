@@ -1,9 +1,7 @@
 """What a client uses: one row, whatever the method. Evaluation scores it, and a model that is taken home is it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -37,7 +35,7 @@ class Serving:
     updates: int = 1
 
     @classmethod
-    def of(cls, method: Method) -> Serving:
+    def of(cls, method: Method) -> Self:
         """What the method's clients do."""
         own = TRAINED_MODEL in gives_of(method.local)
         return cls(own=own, adapt=None if own else method.adapt)

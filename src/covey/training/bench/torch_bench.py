@@ -1,14 +1,12 @@
 """The bench that runs any `nn.Module` with PyTorch."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Unpack
+from typing import Self, Unpack
 
 import numpy as np
 import torch
@@ -231,7 +229,7 @@ class TorchBench:
             ]
         return torch.cat(passed)  # out of inference mode: a tensor like any other
 
-    def on_torch(self) -> TorchBench:
+    def on_torch(self) -> Self:
         return self
 
     def info(self) -> dict[str, str | int]:
