@@ -129,8 +129,8 @@ def cfl_gp(
     train: Train,
     *,
     per_round: Count = 10,
-    group: Annotated[ByGradients, Inline()] = FILLED,
     bank: Annotated[EqualStarts, Inline()] = FILLED,
+    group: Annotated[ByGradients, Inline()] = FILLED,
 ) -> Method:
     """Clients whose gradients for the same models point the same way train one model together.
 

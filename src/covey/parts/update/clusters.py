@@ -83,7 +83,7 @@ def cluster_directions(old: Tensor, replies: Sequence[Reply], groups: Mapping[in
 
 @dataclass(frozen=True, kw_only=True)
 class AlongDirections:
-    """A correction along directions: what it needs and shows follows from whose they are.
+    """A correction along directions: what it needs follows from whose they are.
 
     `among`: the directions are those of the groups, of single clients, or (auto) of the groups where a model has
     replies from several, else of the clients; or there is one, the average update of everybody, which is plain
@@ -97,20 +97,20 @@ class AlongDirections:
     per: Per = "model"
 
     @property
-    def shows(self) -> Shows:
-        """Directions of clusters, or of the average, can be read out of sums; those of single clients cannot."""
-        if self.among in ("clients", "auto"):
-            return Shows(
-                what="directions of single clients",
-                instead=f'with cfic set method.directions = "clusters" or "average", {SAME_AS_COVEY}',
-                in_updates=True,
-            )
-        return NOTHING if self.per == "model" else Shows(what=OWN_MODEL.what, instead='set per = "model"')
-
-    @property
     def needs(self) -> Facts:
         together = (MODEL_PER_CLIENT, KNOWN_GROUPS) if self.per == "group" else ()
         return (*together, KNOWN_GROUPS) if self.among == "groups" else together
+
+
+def by_directions(part: AlongDirections) -> Shows:
+    """Directions of clusters, or of the average, can be read out of sums; those of single clients cannot."""
+    if part.among in ("clients", "auto"):
+        return Shows(
+            what="directions of single clients",
+            instead=f'with cfic set method.directions = "clusters" or "average", {SAME_AS_COVEY}',
+            in_updates=True,
+        )
+    return NOTHING if part.per == "model" else Shows(what=OWN_MODEL.what, instead='set per = "model"')
 
 
 @part("update", "cluster-correction")
@@ -126,6 +126,8 @@ class ClusterCorrection(AlongDirections):
 
     scale: CorrectionScale = "relative"
     decay: DecayRate = 1.0
+
+    shows = property(by_directions)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         correction = Correction(now, rows, models_to_correct(now, rows, self.per))
@@ -152,6 +154,8 @@ class AdaptiveCorrection(AlongDirections):
     """
 
     agreed: bool = False
+
+    shows = property(by_directions)
 
     def __call__(self, now: Round, rows: Tensor) -> Tensor:
         betas, trusts = dict(BETAS.get(now.memory, {})), {}
