@@ -88,6 +88,12 @@ def test_clients_that_are_each_unlike_all_others_are_one_cluster():
     assert clusters(class_distances(noisy([0] * 20, np.random.default_rng(1), spread=1.0))).count == 1
 
 
+def compared(distance, weight):
+    """Distances of clients that all hold the same two classes."""
+    seen = np.ones((len(distance), 2))
+    return ClassDistances(distance=distance, weight=weight, seen=seen, held=seen > 0)
+
+
 def of_classes(held, seed, classes=6):
     """A client that holds 8 samples of some classes, each near its own place, with noise of its own in each half."""
     rng = np.random.default_rng(seed)
@@ -103,6 +109,15 @@ def test_clients_without_a_common_class_are_not_taken_for_alike():
     assert cut.labels.tolist() == [0, 1] * 4
     assert np.isinf(cut.apart)  # nothing is known of their distance
     assert cut.unknown == pytest.approx(16 * 2 / 56)
+
+
+def test_a_class_that_two_sets_hold_is_common_even_where_it_is_too_little_to_be_compared():
+    portraits = [of_classes((0, 1, 2) if i % 2 else (3, 4, 5), i) for i in range(8)]
+    for one in portraits[:2]:
+        one.counts[0] = 1.0  # a single sample, or a single recording
+    cut = clusters(class_distances(portraits))
+    assert cut.count == 1
+    assert cut.unknown > 0
 
 
 def test_kinds_inside_of_a_set_of_classes_are_found_too():
@@ -128,7 +143,7 @@ def test_sets_of_classes_that_are_no_reason_to_part(held):
 
 def test_average_linkage_merges_the_nearest_clusters_first():
     distance = np.array([[0, 1, 8, 9], [1, 0, 7, 9], [8, 7, 0, 2], [9, 9, 2, 0]], float)
-    found = ClassDistances(distance=distance, weight=1 - np.eye(4), seen=np.ones((len(np.eye(4)), 2)))
+    found = compared(distance, 1 - np.eye(4))
     assert tree(found) == [(0, 1), (2, 3), (0, 2)]
     assert cut_into(tree(found), 4, 2).tolist() == [0, 0, 1, 1]
 
@@ -158,15 +173,13 @@ def test_the_tree_is_average_linkage_also_with_ties_and_clients_that_share_nothi
     rng = np.random.default_rng(seed)
     distance = np.triu(rng.integers(0, 8, (clients, clients)), 1).astype(float)  # whole numbers: many ties
     weight = np.triu(rng.choice([0.0, 1.0, 2.0], (clients, clients)), 1)
-    found = ClassDistances(
-        distance=distance + distance.T, weight=weight + weight.T, seen=np.ones((len(weight), 2))
-    )
+    found = compared(distance + distance.T, weight + weight.T)
     assert tree(found) == every_pair_again(found)
 
 
 def test_who_was_joined_too_early_moves_to_the_nearer_cluster():
     distance = np.array([[0, 0, 5, 5], [0, 0, 5, 5], [5, 5, 0, 0], [5, 5, 0, 0]], float)
-    found = ClassDistances(distance=distance, weight=1 - np.eye(4), seen=np.ones((len(np.eye(4)), 2)))
+    found = compared(distance, 1 - np.eye(4))
     assert settled(found, np.array([0, 0, 0, 1])).tolist() == [0, 0, 1, 1]
 
 
@@ -189,11 +202,7 @@ def test_numbers_follow_first_appearance():
 
 def test_the_map_keeps_the_distances_of_points_on_a_line():
     points = np.array([0.0, 1.0, 3.0])
-    found = ClassDistances(
-        distance=(points[:, None] - points[None]) ** 2,
-        weight=1 - np.eye(3),
-        seen=np.ones((len(np.eye(3)), 2)),
-    )
+    found = compared((points[:, None] - points[None]) ** 2, 1 - np.eye(3))
     places = on_a_map(found)
     np.testing.assert_allclose(np.linalg.norm(places[0] - places[2]), 3.0)
     np.testing.assert_allclose(np.linalg.norm(places[1] - places[2]), 2.0)

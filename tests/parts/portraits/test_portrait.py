@@ -17,7 +17,9 @@ from covey.parts.portraits.portrait import (
     DescribeClasses,
     class_means,
     classes_in,
+    halves_apart,
     halves_by_themselves,
+    in_two_units,
     portraits_of,
     standardised,
 )
@@ -60,6 +62,41 @@ def test_a_portrait_is_on_average_the_class_means_of_each_half():
         assert abs(error.mean()) < 0.02
         assert error.std() < 0.13
     np.testing.assert_array_equal(portrait.counts, np.bincount(y, minlength=10))
+
+
+def test_halves_share_no_unit_of_a_class():
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
+    units = np.array([7, 7, 8, 8, 9, 7, 5, 5, 6, 3, 3])
+    for seed in range(20):
+        halves = halves_apart(labels, units, np.random.default_rng(seed))
+        for label, each in ((0, {7: 0, 8: 1, 9: 2}), (1, {7: 0, 5: 1, 6: 2})):
+            of = [set(halves[(labels == label) & (units == unit)]) for unit in each]
+            assert all(len(one) == 1 for one in of)
+            assert sorted(len([h for h in of if h == {half}]) for half in (0, 1)) == [1, 2]
+    # class 2 is one recording: it has one half, counts as one sample, and so is not compared
+    assert in_two_units(np.array([5.0, 4.0, 2.0, 0.0]), labels, units).tolist() == [5, 4, 1, 0]
+    assert in_two_units(np.array([5.0]), np.zeros(5, int), None).tolist() == [5]
+
+
+def test_what_a_recording_is_like_is_not_taken_for_what_the_client_is_like():
+    """Every recording has a place of its own: clients differ by nothing else, so their distance is 0 on average."""
+    found = {"by unit": [], "by sample": []}
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        units = np.repeat(np.arange(4), 6)
+        labels = np.zeros(24, np.int64)
+        clients = [rng.normal(size=(4, 30))[units] for _ in range(2)]
+        for name, said in (("by unit", units), ("by sample", None)):
+            means = []
+            for x in clients:
+                half = halves_apart(labels, said, rng)
+                means.append([x[half == h].mean(axis=0) for h in (0, 1)])
+            (a, b), (c, d) = means
+            found[name].append(float((a - c) @ (b - d)) / 30)
+    # of a recording's 6 samples k are in the first half, 3 on average with a variance of 12 (1/4) (3/4) 12/23: the two
+    # means of a client share 4 E[k (6 - k)] / 12^2 = .217 of a recording's variance, two clients' difference twice that
+    assert abs(np.mean(found["by unit"])) < 0.05
+    assert np.mean(found["by sample"]) == pytest.approx(0.435, abs=0.05)
 
 
 def test_real_targets_are_told_as_two_classes_below_and_above_the_median():

@@ -18,12 +18,14 @@ from covey.parts.portraits.portrait import Portrait
 class ClassDistances:
     """D_ij and how sure it is: the total weight of the classes that were compared (0: none in common, D is unknown).
 
-    `seen` says how many samples of each class [clients, classes] the comparison went by.
+    `seen` says how many samples of each class [clients, classes] the comparison went by, `held` whether the client has
+    the class at all.
     """
 
     distance: Array
     weight: Array
     seen: Array
+    held: NDArray[np.bool_]
 
     @property
     def unknown(self) -> float:
@@ -35,6 +37,11 @@ class ClassDistances:
         """How many classes each cluster's clients have."""
         held = [(self.seen[labels == one] > 0).any(axis=0).sum() for one in range(int(labels.max()) + 1)]
         return np.array(held, np.int64)
+
+    def share_no_class(self, labels: Labels) -> bool:
+        """Whether no class is held in two of the clusters, not even where it is too little to be compared."""
+        held = [self.held[labels == one].any(axis=0) for one in range(int(labels.max()) + 1)]
+        return bool((np.sum(held, axis=0) <= 1).all())
 
 
 def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
@@ -55,7 +62,8 @@ def class_distances(portraits: Sequence[Portrait]) -> ClassDistances:
     np.fill_diagonal(weight, 0.0)
     unit = between_classes(halves, seen)
     distance = np.divide(total, weight * unit, out=np.zeros_like(total), where=weight > 0)
-    return ClassDistances(distance=distance, weight=weight, seen=seen)
+    held = np.stack([portrait.counts for portrait in portraits]) >= 1
+    return ClassDistances(distance=distance, weight=weight, seen=seen, held=held)
 
 
 def pair_weights(counts: Array) -> Array:
@@ -149,8 +157,8 @@ def judged(found: ClassDistances, labels: Labels) -> ClusterCut | None:
     )
     known = [one for one in between if one[2] > 0]  # not knowing is not alike
     if not known:  # sets without a common class; with a single class in one there is nothing to tell apart
-        several = found.classes_in(labels).min() > 1
-        return ClusterCut(labels=labels, apart=np.inf, inside=width) if several else None
+        disjoint = found.share_no_class(labels) and found.classes_in(labels).min() > 1
+        return ClusterCut(labels=labels, apart=np.inf, inside=width) if disjoint else None
     nearest, error, _ = min(known)
     is_clear = width < TIGHT * nearest or gap(found, labels) > GAP
     stands_out = nearest > max(APART, SIGMAS * error) and is_clear

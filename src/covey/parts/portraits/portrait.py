@@ -27,7 +27,7 @@ from torch import Tensor
 
 from covey.arrays import Array
 from covey.core import Client, Known, Reply, Stat, Step, Task, step
-from covey.data.types import Dataset, mark_of
+from covey.data.types import Dataset, Indices, mark_of
 from covey.data.types import View as Data
 from covey.errors import UserError
 from covey.parts.portraits.views import BITS, views_of
@@ -81,6 +81,8 @@ class DescribeClasses(Step):
         y = classes_in(client.train)
         answer = self.known_answer(client) if self.repeatable(client) else self.answer(client)
         counts = label_counts(y, labels=classes, who=f"client {client.id}")
+        if not self.counted:
+            counts = in_two_units(counts, y, client.train.units())
         told, noisy = tell(client, self.privacy, counts, sensitivity=1.0)
         stats: dict[str, Any] = {"counts": np.maximum(noisy, 0.0), "bits": answer.bits, "views": answer.views}
         on_counts = float(told.get("epsilon", math.inf))
@@ -92,7 +94,11 @@ class DescribeClasses(Step):
         x, y = standardised(client), classes_in(client.train)
         classes = classes_of(len(client.train.dataset.classes))
         views = views_of(x)
-        halves = halves_by_themselves(x) if self.counted else client.stream("halves").permutation(len(y)) % 2
+        halves = (
+            halves_by_themselves(x)
+            if self.counted
+            else halves_apart(y, client.train.units(), client.stream("halves"))
+        )
         told_as = []
         for view in views:
             means = np.stack([class_means(view.values, y, halves == half, classes) for half in (0, 1)])
@@ -254,6 +260,31 @@ def halves_by_themselves(x: Tensor) -> NDArray[np.int64]:
     """
     marks = [hashlib.blake2b(sample.tobytes(), digest_size=1).digest()[0] for sample in x.numpy()]
     return np.array(marks, np.int64) % 2
+
+
+def halves_apart(
+    labels: NDArray[np.int64], units: Indices | None, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The half that every sample is in, drawn at random; samples of a unit (`data.together`) are no draws of their own.
+
+    Of every class's units each second one is in the other half: what one recording is like is then as much chance as
+    what one sample is like, and is not taken for what the client's class is like.
+    """
+    if units is None:
+        return np.asarray(rng.permutation(len(labels)) % 2, np.int64)
+    pairs, of = np.unique(np.stack([labels, units]), axis=1, return_inverse=True)
+    by_class = np.lexsort((rng.permutation(pairs.shape[1]), pairs[0]))
+    halves = np.empty(pairs.shape[1], np.int64)
+    halves[by_class] = np.arange(len(halves)) % 2
+    return halves[of.reshape(-1)]
+
+
+def in_two_units(counts: Array, labels: NDArray[np.int64], units: Indices | None) -> Array:
+    """The counts, where a class of a single unit counts as one sample: it has one half only, and is not compared."""
+    if units is None:
+        return counts
+    each = np.bincount(np.unique(np.stack([labels, units]), axis=1)[0], minlength=len(counts))
+    return np.where(each < LEAST, np.minimum(counts, each), counts)
 
 
 def standardised(client: Client) -> Tensor:
