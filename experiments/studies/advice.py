@@ -31,7 +31,8 @@ def sentences(settings: dict[str, Any], seed: int) -> Findings:
     """Test fleets: how many sentences of each sort were said, how many were false, and what the advice lost."""
     said: dict[str, list[bool]] = {}
     lost: dict[str, list[float]] = {"regret": [], "regret after the check": [], "unsure": [], "told": []}
-    for number in range(seed * settings["fleets"], (seed + 1) * settings["fleets"]):
+    first = settings["first"] + seed * settings["fleets"]
+    for number in range(first, first + settings["fleets"]):
         fleet = generate(number, "test")
         found = measured(fleet, settings)
         advice = conclude(found, known_fleets())
