@@ -193,7 +193,7 @@ class TorchBench:
                 step(gradient)
         return bench.flat.to("cpu", copy=True).detach()
 
-    def with_opacus(self) -> tuple[TorchBench, ClippedSums]:
+    def with_opacus(self) -> "tuple[TorchBench, ClippedSums]":
         """A copy of the model, which keeps Opacus' hooks, and what makes sums of clipped gradients of it."""
         if self.clipped is None:
             check_model(self.model)
