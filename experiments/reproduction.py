@@ -58,7 +58,8 @@ def reproduce_experiment(
         experiment, stored = only(whole, rows), read_stored(name, scale)
         stays, tuned_before = kept_of(whole, rows, stored), tuning_of(rows, stored)
     elif more:
-        had, tuned_before = stored_runs(whole, read_stored(name, scale)), read_stored(name, scale)["tuning"]
+        stored = read_stored(name, scale)
+        had, tuned_before = stored_runs(whole, stored), stored.get("tuning", [])
     keep = scale != "smoke" and out is None
     if keep:
         require_clean(name)
