@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from covey.core.round import Reply, Step, Task, empty_state, one_round
+from covey.core import Reply, Step, Task
+from covey.core.round import empty_state, one_round
 from covey.data.partitions import PARTITIONS
 from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.fleet.engine import Engine

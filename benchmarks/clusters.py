@@ -17,9 +17,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from covey.core import Round, Step
 from covey.core.ledger import Ledger
 from covey.core.messages import Reply, Task
-from covey.core.round import Round, Step
 from covey.fleet.local import LocalFleet
 from covey.methods.covey import grouping
 from covey.methods.covey.grouping import ByPortrait

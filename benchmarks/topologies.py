@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from covey.core import Mixing, Reply
 from covey.core.ledger import Cost
-from covey.core.round import Mixing, Reply, empty_state, one_round
+from covey.core.round import empty_state, one_round
 from covey.data import federate, load
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet

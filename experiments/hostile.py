@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core.round import Reply, Task
+from covey.core import Reply, Task
 from covey.data.types import ClientShare, Federation
 from covey.fleet.client_data import ClientData
 from covey.fleet.local import LocalFleet

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.round import stream
+from covey.core import stream
 from covey.methods.cafa import IID
 from covey.parts.group.figures import plane
 from covey.parts.group.silhouette import Clusters, cluster

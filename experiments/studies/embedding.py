@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from covey.core.round import Task, empty_state, open_round, stream
+from covey.core import Task, stream
+from covey.core.round import empty_state, open_round
 from covey.data import Samples, load
 from covey.fleet.local import LocalFleet
 from covey.methods.embedding.denoising import denoise

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from covey.core.round import stream
+from covey.core import stream
 from covey.data.types import View
 from covey.fleet.local import LocalFleet
 from covey.parts.steps.embedding import Bits, answers, class_means, quantise, respond

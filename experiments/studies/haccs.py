@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.core.round import RoundEnd, Task, empty_state, open_round, run_rounds, stream
+from covey.core import RoundEnd, Task, run_rounds, stream
+from covey.core.round import empty_state, open_round
 from covey.fleet.local import LocalFleet
 from covey.parts.group.density import Density
 from covey.parts.steps.evaluate import Evaluate

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.round import Client, Reply, Step, Task, run_rounds
+from covey.core import Client, Reply, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.fleet.engine import Engine

@@ -1,16 +1,7 @@
 from . import data, methods, testing
-from .core.round import (
-    Client,
-    Method,
-    Mixing,
-    Reply,
-    Round,
-    RoundEnd,
-    State,
-    Step,
-    Task,
-    run_rounds,
-)
+from .core.messages import Reply, Task
+from .core.protocols import Client, Mixing, Step
+from .core.round import Method, Round, RoundEnd, State, run_rounds
 from .data import (
     Dataset,
     Federation,

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from covey.core import Client, Method, Reply, State, Step, Task, run_rounds, served
 from covey.core.ledger import Cost
 from covey.core.needs import Facts, gives_of, own_model_of
-from covey.core.round import Client, Method, Reply, State, Step, Task, run_rounds, served
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from covey.core import Client, Method, Reply, Round, Step, Task, run_rounds
 from covey.core.checks import fewest
-from covey.core.round import Client, Method, Reply, Round, Step, Task, empty_state, one_round, run_rounds
+from covey.core.round import empty_state, one_round
 from covey.errors import RunError, SilentRoundError, SpoiledRunError
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine

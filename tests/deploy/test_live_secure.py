@@ -7,8 +7,8 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
+from covey.core import Client, Task, run_rounds
 from covey.core.codec import from_bytes, to_bytes
-from covey.core.round import Client, Task, run_rounds
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.site import Site
 from covey.errors import Refused, UserError

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 pytest.importorskip("flwr")
+from covey.core import Client, Reply, Step, Task
 from covey.core.ledger import Ledger
-from covey.core.round import Client, Reply, Step, Task
 from covey.errors import Refused
 from covey.privacy.secure import masked_sum, plain_sum
 from covey.privacy.secure_steps import NUMBER_LEVELS, SecureShares, SecureUnmask, SecureUpdate

@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from covey.core.round import (
-    Client,
-    Reply,
-    Step,
-    Task,
-    empty_state,
-    one_round,
-    open_round,
-    run_rounds,
-    server_client,
-)
+from covey.core import Client, Reply, Step, Task, run_rounds, server_client
+from covey.core.round import empty_state, one_round, open_round
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.bookkeeping import check_reply
 from covey.fleet.devices import Devices

@@ -14,8 +14,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from covey.core import Client, Reply, Step, Task, run_rounds
 from covey.core.needs import own_model_of
-from covey.core.round import Client, Reply, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.errors import RunError, UserError
 from covey.fleet.client_data import ClientData

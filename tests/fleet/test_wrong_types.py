@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from covey.core.round import Client, Reply, Step, Task, run_rounds
+from covey.core import Client, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.methods.baselines import fedavg
 from covey.parts.steps import Train

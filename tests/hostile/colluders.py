@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 
-from covey.core.round import Mix, Rule, run_rounds
+from covey.core import Mix, Rule, run_rounds
 from covey.methods.baselines import fedavg
 from covey.parts.measure import scores
 from covey.parts.mix.robust import Clip, Krum, Median, Robust, TrimmedMean

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from covey.core import Client, Reply, Round, Step, Task, run_rounds
 from covey.core.ledger import Cost, Ledger
-from covey.core.round import Client, Reply, Round, Step, Task, empty_state, one_round, run_rounds
+from covey.core.round import empty_state, one_round
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.fleet.local import LocalFleet

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import covey
-from covey.core.round import Client, RoundEnd
+from covey.core import Client, RoundEnd
 from covey.errors import UserError
 from covey.fleet.evaluations import Evaluations
 from covey.folder import served_rows

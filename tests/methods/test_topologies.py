@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from covey.core.round import Client, Method, Reply, State, Step, Task, run_rounds
+from covey.core import Client, Method, Reply, State, Step, Task, run_rounds
 from covey.data import federate, load
 from covey.data.types import Federation
 from covey.errors import UserError

@@ -17,7 +17,7 @@ from covey.settings.ranges import Count
 from covey.terminal import Console
 
 if TYPE_CHECKING:
-    from covey.core.round import Fleet
+    from covey.core import Fleet
     from covey.fleet.heterogeneity.measure import Heterogeneity
     from covey.runs.advise import Advice
     from covey.runs.config import Config

@@ -15,7 +15,7 @@ from torch import Tensor
 from covey.errors import RunError, SilentRoundError, SpoiledRunError, UserError
 
 if TYPE_CHECKING:
-    from covey.core.round import Fleet, Method, Reply, Round, Step, Task
+    from covey.core import Fleet, Method, Reply, Round, Step, Task
 
 T = TypeVar("T")
 

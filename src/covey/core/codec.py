@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from covey.core import Reply, Task
 from covey.core.messages import wrong_type
-from covey.core.round import Reply, Task
 
 PLAIN = {bool, int, float, str}  # most of what there is
 PLAIN_BYTES = 4 * 2**20  # of what is not an array, in a block that somebody else made

@@ -20,57 +20,16 @@ from torch import Tensor
 
 from covey.core.checks import as_chosen, check_bank, check_round, check_turnout, without_culprits
 from covey.core.declare import part
-from covey.core.messages import Reply, Task, plain_bytes
+from covey.core.messages import Reply, Task
 from covey.core.needs import ONE_MODEL, check_parts, named_parts
-from covey.core.protocols import Client, Fleet, Mixing, Rule, Step, server_client
+from covey.core.protocols import Fleet, Mixing, Step
 from covey.core.shows import NOTHING
 from covey.errors import RunError, SilentRoundError, UserError, warn_caller
-from covey.streams import stream
+from covey.streams import stream as stream
 from covey.training.bench.base import one_thread
 
 if TYPE_CHECKING:
     from covey.parts.steps.train import Train
-
-__all__ = [
-    "After",
-    "Bank",
-    "Client",
-    "Combine",
-    "Fleet",
-    "Gather",
-    "Group",
-    "Measure",
-    "Measurement",
-    "Method",
-    "Mix",
-    "Mixing",
-    "Reply",
-    "Round",
-    "RoundEnd",
-    "Rule",
-    "Select",
-    "Send",
-    "State",
-    "Step",
-    "Task",
-    "Update",
-    "Watcher",
-    "answered_round",
-    "asked_round",
-    "close_round",
-    "each_reply",
-    "empty_state",
-    "mixed",
-    "one_model",
-    "one_round",
-    "open_round",
-    "plain_bytes",
-    "run_rounds",
-    "served",
-    "server_client",
-    "stream",
-    "to_everybody",
-]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from covey.core import Task
 from covey.core.codec import named_from_bytes
 from covey.core.privacy_loss import Loss
-from covey.core.round import Task
 from covey.data.realign import added, structure, unbounded, without_range
 from covey.data.schema import Schema, union
 from covey.data.types import Dataset, Federation, Scale

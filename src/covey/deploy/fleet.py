@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from covey.core import Mixing, Reply, Step, Task
 from covey.core.ledger import Cost
 from covey.core.privacy_loss import Loss
 from covey.core.reply_schema import Known
-from covey.core.round import Mixing, Reply, Step, Task
 from covey.data.schema import Schema
 from covey.data.types import Federation, Scale
 from covey.deploy.agreement import as_stored, ask_scale, with_scale

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from covey.core import Step, Task
 from covey.core.codec import named_from_bytes, reply_from_plain
 from covey.core.ledger import Ledger
-from covey.core.round import Step, Task
 from covey.deploy.transport import Response
 from covey.fleet.bookkeeping import is_silent
 from covey.fleet.work import Outcome

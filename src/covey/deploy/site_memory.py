@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from covey.core import Client, Reply, Step, Task
 from covey.core.codec import from_bytes, to_bytes
-from covey.core.round import Client, Reply, Step, Task
 from covey.deploy.outcomes import is_training
 from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.deploy.wire import ModelSpec

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from torch import nn
 
+from covey.core import Step, Task
 from covey.core.codec import task_to_plain, to_bytes
-from covey.core.round import Step, Task
 from covey.data.types import Scale
 from covey.errors import Refused, UserError
 from covey.fleet.work import Call

@@ -7,10 +7,10 @@ from typing import Self
 
 import torch
 
+from covey.core import Reply, Step, Task
 from covey.core.checks import HeardReplies
 from covey.core.ledger import Busy, Cost, Ledger, Problem
 from covey.core.reply_schema import Known, objection
-from covey.core.round import Reply, Step, Task
 from covey.errors import UserError
 from covey.fleet.direction import compared_columns, note_directions, refused_for_direction
 from covey.fleet.guard import Guard, lengths_of

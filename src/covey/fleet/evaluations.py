@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from covey.core.round import Task
+from covey.core import Task
 from covey.data.types import Indices, Samples, Shift
 from covey.fleet.client_data import ClientData
 from covey.fleet.sample_scores import SampleScores

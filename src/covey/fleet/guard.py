@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from covey.arrays import Array
-from covey.core.round import Reply, Task
+from covey.core import Reply, Task
 from covey.parts.mix.combine import Each, one_by_one
 from covey.settings.ranges import Range
 from covey.settings.signatures import validated_in

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from covey.core import Mixing, Reply, Step, Task, stream
 from covey.core.reply_schema import Known
-from covey.core.round import Mixing, Reply, Step, Task, stream
 from covey.data.types import Federation
 from covey.errors import UserError
 from covey.files import usable_cores

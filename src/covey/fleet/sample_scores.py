@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from covey.core.round import Client, Reply, Step, Task
+from covey.core import Client, Reply, Step, Task
 from covey.data.types import Samples
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from covey.core.round import Task
+from covey.core import Task
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, jobs_of
 from covey.parts.steps.served import ADAPTING, Serving, TakeServed, as_sent

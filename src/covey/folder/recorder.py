@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from covey.core.round import Fleet, Measurement, Method, RoundEnd, State, Task, empty_state, served
+from covey.core import Fleet, Measurement, Method, RoundEnd, State, Task, served
+from covey.core.round import empty_state
 from covey.errors import UserError
 from covey.files import remove, storing, strict_json, write_atomically
 from covey.fleet.heterogeneity.measure import of_simulation

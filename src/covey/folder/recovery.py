@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from covey.core import Fleet, State
 from covey.core.checks import culprit
-from covey.core.round import Fleet, State
 from covey.errors import SpoiledRunError
 from covey.folder.checkpoint import read_checkpoint
 from covey.folder.checksums import read_index

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from covey.core.round import Method, State, Task
+from covey.core import Method, State, Task
 from covey.errors import UserError
 from covey.folder.checkpoint import long_ids, short_ids
 from covey.parts.steps.served import Serving, leaves_all_as_sent, share_of

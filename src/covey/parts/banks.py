@@ -6,19 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Key, Round, Task, one_model, part, to_everybody
+from covey.core import Key, Round, Task, part
 from covey.core.needs import GROUPS, MODEL_PER_CLIENT, MODEL_PER_GROUP
 from covey.core.shows import NOTHING, OWN_MODEL
-
-__all__ = [
-    "ModelWith",
-    "one_model",
-    "one_per_client",
-    "one_per_parent",
-    "to_everybody",
-    "to_group",
-    "to_owner",
-]
 
 
 @part("bank", "per-client", shows=OWN_MODEL, gives=(MODEL_PER_CLIENT,))

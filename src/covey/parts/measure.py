@@ -11,9 +11,20 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from covey.core import Fleet, Measurement, Method, Reply, RoundEnd, State, Step, Task, each_reply, served
+from covey.core import (
+    Fleet,
+    Measurement,
+    Method,
+    Reply,
+    RoundEnd,
+    State,
+    Step,
+    Task,
+    each_reply,
+    served,
+    server_client,
+)
 from covey.core.checks import not_measurable
-from covey.core.round import server_client
 from covey.errors import UserError
 from covey.parts.steps.evaluate import Evaluate, values_in
 from covey.parts.steps.judged import EvaluateAdapted

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from covey.arrays import Array
-from covey.core.round import Fleet
+from covey.core import Fleet
 from covey.fleet.heterogeneity.measure import Heterogeneity, HeterogeneityMeasure, measure_heterogeneity
 from covey.fleet.heterogeneity.words import HETEROGENEITY_LEVELS, WORDS, level_of, meaning
 from covey.parts.steps.privacy import Privacy

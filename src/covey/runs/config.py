@@ -9,8 +9,8 @@ from typing import Any
 import tomli_w
 from torch import nn
 
+from covey.core import Fleet, Method
 from covey.core.needs import MODEL_PER_CLIENT, gives_of, own_model_of
-from covey.core.round import Fleet, Method
 from covey.data import Federation, federate, load
 from covey.data.usual import NUMBERS_CLIP, Usual, declared, usual_for
 from covey.data.validation import evenly_spaced, in_deviations, on_validation, resplit

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from covey.core.round import Fleet, State, Watcher, run_rounds
+from covey.core import Fleet, State, run_rounds
+from covey.core.round import Watcher
 from covey.errors import SpoiledRunError, UserError
 from covey.files import folder_lock, storing
 from covey.fleet.odd import refused_in_words

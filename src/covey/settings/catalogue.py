@@ -13,7 +13,7 @@ from covey.settings.registry import Registry
 if TYPE_CHECKING:
     from torch import nn
 
-    from covey.core.round import Method, Rule
+    from covey.core import Method, Rule
     from covey.data.types import Dataset, Shift
     from covey.fleet.profiles import Device
     from covey.runs.tracking import Tracker

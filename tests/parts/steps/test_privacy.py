@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from covey.core.round import Client, Task
+from covey.core import Client, Task
 from covey.errors import Refused, UserError
 from covey.parts.steps.privacy import Privacy, add_noise, present, published_noise, shares, spend
 from covey.parts.steps.summaries import (

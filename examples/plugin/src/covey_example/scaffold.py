@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from covey.core import Client, Method, Reply, Round, Step, Task
 from covey.core.needs import Key
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Client, Method, Reply, Round, Step, Task
 from covey.parts.mix.average import Average
 from covey.parts.selection import Uniform
 from covey.parts.steps import Train

@@ -11,10 +11,10 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor, nn
 
+from covey.core import Mixing, Reply, Step, Task
 from covey.core.codec import named_from_bytes
 from covey.core.messages import is_whole
 from covey.core.reply_schema import Known, Stat
-from covey.core.round import Mixing, Reply, Step, Task
 from covey.deploy.flower.grid import response_of, to_record
 from covey.deploy.flower.rows import RowForm
 from covey.deploy.outcomes import outcome_of
