@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 import numpy as np
 
@@ -350,14 +350,14 @@ def _unlike(ours: Column, theirs: Column) -> list[str]:
 
 
 # What a field of a schema may hold in JSON; a whole number is a number, too.
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "bool": (bool,),
-    "float": (float, int),
-    "Kind": (str,),
-    "DecimalPoint": (str,),
-    "float | None": (float, int, type(None)),
-    "float | str | None": (float, int, str, type(None)),
+_TYPES: Mapping[Any, tuple[type, ...]] = {
+    str: (str,),
+    bool: (bool,),
+    float: (float, int),
+    Kind: (str,),
+    DecimalPoint: (str,),
+    float | None: (float, int, type(None)),
+    float | str | None: (float, int, str, type(None)),
 }
 
 
@@ -365,7 +365,7 @@ def _fields(kind: type, plain: Any, where: str) -> dict[str, Any]:
     """The values for the fields of a dataclass, each of its type."""
     if not isinstance(plain, Mapping):
         raise UserError(f"{where} is {_short(plain)}; allowed: a table with names")
-    types = {field.name: str(field.type) for field in fields(kind)}
+    types = get_type_hints(kind)
     odd = [key for key in plain if key not in types]
     if odd:
         raise UserError(f"{where} has an entry {_short(odd[0])}; allowed: {', '.join(types)}")
@@ -373,7 +373,7 @@ def _fields(kind: type, plain: Any, where: str) -> dict[str, Any]:
         raise UserError(f"{where} has no name")
     made: dict[str, Any] = {}
     for key, value in plain.items():
-        if types[key] == "tuple[str, ...]":
+        if types[key] == tuple[str, ...]:
             if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
                 raise UserError(f"{where}: {key} is {_short(value)}; allowed: a list of texts")
             made[key] = tuple(value)
@@ -390,9 +390,11 @@ def _fields(kind: type, plain: Any, where: str) -> dict[str, Any]:
     return made
 
 
-def _words(kind: str) -> str:
-    words = {"str": "a text", "bool": "true or false", "Kind": ", ".join(get_args(Kind))}
-    return words.get(kind, kind.replace("float", "a number").replace("str", "a text").replace(" | ", " or "))
+def _words(kind: Any) -> str:
+    if kind is Kind:
+        return ", ".join(get_args(Kind))
+    words = {str: "a text", bool: "true or false", float: "a number", type(None): "None"}
+    return " or ".join(words.get(each, str(each)) for each in get_args(kind) or (kind,))
 
 
 def _short(value: Any) -> str:
