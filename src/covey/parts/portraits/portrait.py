@@ -105,8 +105,8 @@ class DescribeClasses(Step):
             shares = np.clip(means / (2 * RANGE) + 0.5, 0.0, 1.0)
             told_as.append(np.repeat(shares, view.times, axis=2))
         repeated = np.concatenate(told_as, axis=2)
-        answering = Embed(flip=(self.flip,), noise=self.noise)
-        bits = (answering.fillers(client).random(repeated.shape) < repeated).astype(np.uint8)
+        answering = _answering(self.flip, self.noise)
+        bits = (answering.fillers(client).random(repeated.shape) < repeated).view(np.uint8)
         # A sample is in one of the halves: it changes the bits of its class there.
         spent = Spending(flip=self.flip, bits=bits.size // 2, classes=classes, again=client.account is None)
         said = respond(bits, self.table(client, answering, bits.shape, spent))
@@ -178,6 +178,12 @@ class Answer:
     bits: NDArray[np.uint8]
     views: NDArray[np.int64]
     spent: float
+
+
+@lru_cache(maxsize=64)
+def _answering(flip: float, noise: BitNoise) -> Embed:
+    """Who lies, and with what noise; its settings are looked at once, not for each of a million clients."""
+    return Embed(flip=(flip,), noise=noise)
 
 
 @lru_cache(maxsize=64)

@@ -52,13 +52,20 @@ def quantise(means: Floats, normalise: Normalise = "class") -> Bits:
 
 def answers(shape: tuple[int, ...], probability: float, rng: np.random.Generator) -> Bits:
     """What each bit says if it is 0 and if it is 1, [2, *shape]: the truth, or with `probability` the contrary."""
-    flips = rng.random((2, *shape)) < probability
-    return np.stack([flips[0], ~flips[1]]).astype(np.uint8)
+    return _said(rng.random((2, *shape)) < probability)
+
+
+def _said(flips: NDArray[np.bool_]) -> Bits:
+    """What a bit that is 0 says, and one that is 1, given which of these answers are lies; in the same memory."""
+    np.logical_not(flips[1], out=flips[1])
+    return flips.view(np.uint8)
 
 
 def respond(bits: Bits, table: Bits) -> Bits:
     """The answers of a table: a bit that stays says the same again, so that asking twice averages nothing away."""
-    return np.asarray(np.where(bits, table[1], table[0]), np.uint8)
+    return np.asarray(
+        table[0] ^ (bits & (table[0] ^ table[1])), np.uint8
+    )  # 0 or 1: ten times as fast as a choice
 
 
 def packed_means(bits: Bits) -> Bits:
@@ -197,8 +204,7 @@ class Embed(Step):
 
 def answers_of_bytes(shape: tuple[int, ...], probability: float, random: bytes) -> Bits:
     """The same as `answers` from 16 random bytes per bit: a number of 64 bits below probability 2^64 is a flip."""
-    flips = np.frombuffer(random, "<u8").reshape(2, *shape) < np.uint64(int(probability * 2**64))
-    return np.stack([flips[0], ~flips[1]]).astype(np.uint8)
+    return _said(np.frombuffer(random, "<u8").reshape(2, *shape) < np.uint64(int(probability * 2**64)))
 
 
 def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
