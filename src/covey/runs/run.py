@@ -95,6 +95,9 @@ def run_config(
         fleet.close()
 
 
+FORGOTTEN = "this run was stopped in its first round and begins anew: what sites told in that round is not in its ledger"
+
+
 def resume(
     folder: Path,
     *,
@@ -123,6 +126,13 @@ def resume(
                 config = config if rounds is None else resolve({**config.tables, "rounds": rounds})
                 with storing(folder):
                     clear(folder)
+                if (
+                    fleet is not None
+                    and not fleet.simulated
+                    and "private" in config.tables
+                    and say is not None
+                ):
+                    say(FORGOTTEN)
                 fleet = fleet or fleet_of(config, say)
                 return _go(config, folder, fleet, None, watchers, say, report)
             index = index_in(folder)
