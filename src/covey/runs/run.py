@@ -95,7 +95,7 @@ def run_config(
         fleet.close()
 
 
-FORGOTTEN = "this run was stopped in its first round and begins anew: what sites told in that round is not in its ledger"
+FORGOTTEN = "this run was stopped in its first round and begins anew: what was told in that round is not in its ledger"
 
 
 def resume(
