@@ -52,16 +52,21 @@ def with_buffers(*, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
 
 # What cannot be done, and the words that say so.
 NO_CLASSES, BY_LABEL, BY_ACCURACY = "no classes", "by label needs data with classes", "accuracy"
+TREES = dict.fromkeys(("boosting", "boosting-personal", "bagging"), "grows a model of its own")
 REFUSED: dict[str, dict[str, str]] = {
-    "a model with buffers": {"krum": "Krum needs 5 clients in a round"},  # of the four that there are
+    "a model with buffers": {
+        **TREES,
+        "krum": "Krum needs 5 clients in a round",
+    },  # of the four that there are
     "a regression": {
+        **TREES,
         **dict.fromkeys(("hierarchical", "semi-decentralized", "cfic", "feddisco", "fedrc"), NO_CLASSES),
         **dict.fromkeys(("haccs", "flips", "cbcc", "cbcc-select"), BY_LABEL),
         **dict.fromkeys(("fedfa", "cafa", "abfa"), BY_ACCURACY),
         **dict.fromkeys(("fedproto", "fedpac"), "prototypes are of classes"),
         "ladd": "one of pictures",
     },
-    "twelve classes": {"krum": "Krum needs 5 clients in a round"},
+    "twelve classes": {**TREES, "krum": "Krum needs 5 clients in a round"},
 }
 
 
