@@ -8,13 +8,17 @@ from pathlib import Path
 
 from tests.docs.test_files_named import PAGES, ROOT
 
-LONGEST = 15  # words that two pages may have in common, one after the other
+LONGEST = 18  # words that two pages may have in common, one after the other
 NOT_PROSE = (
     r"<!-- [a-z]+:.*?<!-- end -->",  # made from stored results
     r"^```.*?^```|^    .*?$",  # commands and programs: each page runs by itself
     r"\*[^*\n]+\*",  # titles of papers
 )
-FRONT_DOORS = {"README.md", "index.md"}  # a forge shows the one, the site the other
+ELSEWHERE_TOO = {  # pages that repeat others' words by their nature
+    "README.md": "a forge shows it, the site shows index.md",
+    "index.md": "see README.md",
+    "elements.md": "the list of what the pages on papers found",
+}
 
 
 def words(page: Path) -> list[str]:
@@ -34,12 +38,12 @@ def shared(pages: dict[str, list[str]]) -> list[str]:
 
 
 def test_no_two_pages_share_a_long_run_of_words() -> None:
-    pages = {str(page.relative_to(ROOT)): words(page) for page in PAGES if page.name not in FRONT_DOORS}
+    pages = {str(page.relative_to(ROOT)): words(page) for page in PAGES if page.name not in ELSEWHERE_TOO}
     assert shared(pages) == []
 
 
 def test_a_sentence_that_stands_on_two_pages_is_found() -> None:
-    told = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"]
+    told = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s"]
     assert shared({"one": ["x", *told], "two": [*told, "y"], "three": told[:-1]}) == [
         f"one, two: {' '.join(told)}"
     ]

@@ -64,7 +64,10 @@ function columns() {
     { key: "seconds", head: "simulated time", number: true, text: (row) => seconds(row.seconds) },
     { key: "bytes", head: "traffic", number: true, text: (row) => bytes(row.bytes) },
   ];
-  const settings = state.settings.slice(0, 12).map((name) => ({ key: name, head: name, number: true, text: (row) => { const v = value(row, name); return v === null || v === undefined ? "" : String(typeof v === "number" ? Number(v.toPrecision(4)) : v); } }));
+  const rows = [...state.rows.values()];
+  const differs = (name) => new Set(rows.map((row) => value(row, name)).filter((v) => v !== null && v !== undefined)).size > 1;
+  const room = Math.max(2, Math.floor((innerWidth - 850) / 115));  // of 1280 pixels nothing is cut; the filter knows all settings
+  const settings = state.settings.filter(differs).slice(0, Math.min(12, room)).map((name) => ({ key: name, head: name, number: true, text: (row) => { const v = value(row, name); return v === null || v === undefined ? "" : String(typeof v === "number" ? Number(v.toPrecision(4)) : v); } }));
   return [...plain, ...measured, ...costs, ...settings];
 }
 
@@ -228,7 +231,7 @@ function fillCard(card, row, detail) {
     spark(curve), bar,
     make("p", {}, `round ${count(row.round)} of ${count(row.rounds)}${isNumber(row.left) ? `, ${seconds(row.left)} left` : ""}`),
     make("p", {}, `${working ? `${count(working)} devices at work · ` : ""}${seconds(row.seconds)} of the fleet · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
-    ...(groups.length ? [make("p", {}, `${groups.length} cluster${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")} clients`), cluster] : []),
+    ...(groups.length ? [make("p", {}, `${groups.length} cluster${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")}${groups.length > 8 ? ", ..." : ""} clients`), cluster] : []),
     ...(row.waits && row.waits.length ? [make("p", {}, `waits for ${row.waits.slice(0, 6).join(", ")}`)] : []));
 }
 
