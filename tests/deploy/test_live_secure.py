@@ -52,7 +52,7 @@ def test_sites_and_simulation_give_the_same_bits() -> None:
 
 def test_covey_is_told_nobodys_classes_choice_or_update() -> None:
     """Eight secure sums of the first round, all at real sites: seven of tables, one over the rows of all models."""
-    settings = Private(secure=True, noise=1e-6, clip=0.5, noise_from="clients")
+    settings = Private(secure=True, noise=1e-5, clip=0.5, noise_from="clients")
     private = made_private(covey(Train(batch=10**6)), settings, clients=CLIENTS, rounds=2)
     hand = Hand(sites())
     over_sites = run_rounds(private, deployed(hand), rounds=2)
