@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
+from covey.core.codec import from_bytes
 from covey.core.round import run_rounds
 from covey.data import read_table
 from covey.data.encoding import encode
@@ -21,16 +22,18 @@ from covey.deploy.run import site_fleet
 from covey.deploy.site import Site
 from covey.deploy.site_data import SiteTable
 from covey.deploy.site_registry import ClientNumbers
-from covey.deploy.wire import ModelSpec
+from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.engine import Engine
 from covey.fleet.local import LocalFleet
 from covey.methods.embedding import embedding
 from covey.parts.steps import Train
 from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.private import Noised
 from covey.parts.steps.scale import TellScale
 from covey.privacy.composition import composed
 from covey.runs.config import resolve
+from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import Hand, Patient
 from tests.methods.test_embedding import of_tables
 
@@ -197,6 +200,16 @@ def test_with_a_budget_a_sites_own_log_names_what_does_not_fit(tmp_path: Path) -
     with pytest.raises(Refused, match="the site's own log says why"):
         site.fitting(whole)
     assert "the column 'ward' holds 'icu' in row" in own[0]
+
+
+def test_with_a_budget_columns_are_never_scaled_by_a_sites_own_rows(tmp_path: Path) -> None:
+    table = SiteTable(source=hospital(tmp_path, "a", seed=1), label="ill")
+    step = step_to_plain(Noised(step=Train(epochs=1, lr=0.1), clip=0.5, noise=10.0))
+    for site, refused in (
+        (Site(table, name="a", budget=3.0, bounds=Patient()), "the run says nothing of the columns"),
+        (Site(table, name="a", bounds=Patient()), "the model takes samples of shape"),
+    ):
+        assert refused in from_bytes(site.answer(one_request(step=step)))["refused"]
 
 
 def test_everybody_tells_ranges_so_that_a_model_of_sites_warns_by_them(tmp_path: Path) -> None:

@@ -234,6 +234,10 @@ class Site:
         step = self._permitted(step)
         spec = model_from_plain(request["model"])
         self.use(request.get("schema"))
+        if self.strict and self.own.table is not None and self.schema is None:
+            raise Refused(
+                "the run says nothing of the columns: this site's own rows would scale them, which no noise covers"
+            )
         self.account.lens = lens_of(spec, self.schema)
         own = self.data if spec.encoder is None else self.features(spec.encoder)
         if spec.shape != (ours := tuple(own.train_samples.dataset.x.shape[1:])):
