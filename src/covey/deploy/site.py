@@ -203,6 +203,14 @@ class Site:
             raise Refused(str(error)) from error
         self.schema = schema
 
+    def work_with(self, schema: Any) -> None:
+        """As `use`, for an answer about the rows: with a budget a table's columns must be the run's."""
+        self.use(schema)
+        if self.strict and self.own.table is not None and schema is None:
+            raise Refused(
+                "the run says nothing of the columns: this site's own rows would scale them, which no noise covers"
+            )
+
     def fitting(self, schema: Schema) -> SiteData:
         """This site's data under the run's columns; with a budget only its own log says what does not fit."""
         try:
@@ -233,11 +241,7 @@ class Site:
         self.consent.asked(request)
         step = self._permitted(step)
         spec = model_from_plain(request["model"])
-        self.use(request.get("schema"))
-        if self.strict and self.own.table is not None and self.schema is None:
-            raise Refused(
-                "the run says nothing of the columns: this site's own rows would scale them, which no noise covers"
-            )
+        self.work_with(request.get("schema"))
         self.account.lens = lens_of(spec, self.schema)
         own = self.data if spec.encoder is None else self.features(spec.encoder)
         if spec.shape != (ours := tuple(own.train_samples.dataset.x.shape[1:])):
