@@ -1,8 +1,8 @@
 """Trains and runs one model in one thread: work buffers, and calls of the compiled machine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,20 @@ def batches_of(parts: Sequence[Ints] | Batches) -> Batches:
         return parts
     offsets = np.array([0, *accumulate(len(part) for part in parts)], np.int64)
     return Batches(np.concatenate(parts) if len(parts) else np.zeros(0, np.int64), offsets)
+
+
+class Settings(TypedDict, total=False):
+    """Of an optimiser's steps; see `Trainer.fit`."""
+
+    lr: Required[float]
+    momentum: float
+    weight_decay: float
+    prox: float
+    linear: Floats | None
+    velocity: Floats | None
+    clip: float | None
+    dropout_seed: int
+    weights: Floats | None
 
 
 class _Space(NamedTuple):
@@ -61,6 +75,22 @@ class Trainer:
         x: Floats,
         y: Ints | Floats,
         batches: Sequence[Ints] | Batches,
+        **settings: Unpack[Settings],
+    ) -> NDArray[np.float64]:
+        """Trains the row in place, one step per batch, and returns each batch's mean loss before its step.
+
+        The steps are those of torch.optim.SGD or Adam on loss + prox / 2 * |w - start|^2 + linear . w; `clip`
+        is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call. `weights`,
+        one for each sample of x, are factors of its gradient; the losses that are returned are without them.
+        """
+        return self.ready(row, x, y, batches, **settings)()
+
+    def ready(
+        self,
+        row: Floats,
+        x: Floats,
+        y: Ints | Floats,
+        batches: Sequence[Ints] | Batches,
         *,
         lr: float,
         momentum: float = 0.0,
@@ -71,13 +101,8 @@ class Trainer:
         clip: float | None = None,
         dropout_seed: int = 0,
         weights: Floats | None = None,
-    ) -> NDArray[np.float64]:
-        """Trains the row in place, one step per batch, and returns each batch's mean loss before its step.
-
-        The steps are those of torch.optim.SGD or Adam on loss + prox / 2 * |w - start|^2 + linear . w; `clip`
-        is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call. `weights`,
-        one for each sample of x, are factors of its gradient; the losses that are returned are without them.
-        """
+    ) -> Callable[[], NDArray[np.float64]]:
+        """The same with everything looked at and laid out, to be done when it is called; not twice."""
         plan, size = self._plan, self._graph.parameters
         order, offsets = batches_of(batches)
         largest = self._check(row, x, order, offsets)
@@ -91,7 +116,7 @@ class Trainer:
                 _expect(array, name, np.float32)
         if weights is not None and len(weights) != len(x):
             raise ValueError(f"{len(x)} samples but {len(weights)} weights")
-        self._call(
+        work = self._call(
             plan.objective,
             largest,
             each="alike" if weights is None else "weighted",
@@ -117,7 +142,12 @@ class Trainer:
                 int(clip is not None),
             ),
         )
-        return losses
+
+        def done() -> NDArray[np.float64]:
+            work()
+            return losses
+
+        return done
 
     def lengths(self, row: Floats, x: Floats, y: Ints | Floats, dropout_seed: int = 0) -> Floats:
         """||gradient of the loss of sample i|| for each sample; with dropout, as the first step of `fit` has it."""
@@ -141,7 +171,7 @@ class Trainer:
             offsets=batches.offsets,
             losses=np.zeros(1),
             flags=(dropout_seed & (2**63 - 1), self._graph.parameters, 0, 0, 0),
-        )
+        )()
         return found
 
     def forward(self, row: Floats, x: Floats) -> Floats:
@@ -162,7 +192,7 @@ class Trainer:
             offsets=offsets,
             losses=np.zeros(len(offsets) - 1),
             flags=(0, 0, 0, 0, 0),
-        )
+        )()
         return out
 
     def _space(self, mode: Mode, samples: int, each: Each) -> _Space:
@@ -206,18 +236,31 @@ class Trainer:
         targets: Floats | None = None,
         out: Floats | None = None,
         each: Each = "alike",
-    ) -> None:
-        model = (row, start, linear, velocity, second, gradient, settings)
-        data = (x, labels, targets, out, order, offsets)
-        status = self._run(
-            *self._space(mode, samples, each).places,
-            *(self._nowhere if array is None else array.ctypes.data for array in model + data),
-            len(losses),
-            losses.ctypes.data,
-            *flags,
+    ) -> Callable[[], None]:
+        used = (
+            row,
+            start,
+            linear,
+            velocity,
+            second,
+            gradient,
+            settings,
+            x,
+            labels,
+            targets,
+            out,
+            order,
+            offsets,
+            losses,
         )
-        if status:
-            raise RuntimeError(f"the lanes kernels stopped with status {status}")
+        *places, told = [self._nowhere if array is None else array.ctypes.data for array in used]
+        last = (len(losses), told, *flags)
+
+        def work(_alive: object = used) -> None:
+            if status := self._run(*self._space(mode, samples, each).places, *places, *last):
+                raise RuntimeError(f"the lanes kernels stopped with status {status}")
+
+        return work
 
     def _check(self, row: Floats, x: Floats, order: Ints, offsets: Ints) -> int:
         """The size of the largest batch. The compiled code trusts its arguments; here is where they are looked at."""
