@@ -10,8 +10,8 @@ import pytest
 from covey.errors import UserError
 from covey.parts.measure import Measuring
 from covey.parts.steps import Train
-from covey.runs.config import ALWAYS, IF_ASKED, resolve
-from covey.runs.sections import SECTIONS, DataSection, ModelSection, Top, settings_in
+from covey.runs.config import ALWAYS, IF_ASKED, SECTIONS, resolve
+from covey.runs.sections import DataSection, ModelSection, Top, settings_in
 from covey.runs.stopping import Stopping
 from covey.settings.catalogue import METHODS
 from covey.settings.signatures import settings_of

@@ -1,89 +1,51 @@
-from . import data, methods, testing
-from .core.messages import Reply, Task
-from .core.protocols import Client, Mixing, Step
-from .core.round import Method, Round, RoundEnd, State, run_rounds
-from .data import (
-    Dataset,
-    Federation,
-    federate,
-    from_clients,
-    from_huggingface,
-    from_tensors,
-    from_torch,
-    load,
-    read_images,
-    read_leaf,
-    read_split,
-    read_table,
-)
-from .errors import RunError, UserError
-from .fleet.devices import Devices
-from .fleet.engine import Engine
-from .fleet.local import LocalFleet
-from .folder.served_model import read_model
-from .parts.measure import Measuring, scores
-from .parts.steps import Train
-from .runs.advise import Advice
-from .runs.api import advise, compare, resume, run
-from .runs.config import Config, resolve
-from .runs.models import export, load_models
-from .runs.results import Run, Study
-from .runs.run import Interrupted
-from .training import models
-from .training.metrics import Metric, metric
-from .training.objective import Objective
-from .version import __version__
-
-__all__ = [
-    "Advice",
-    "Client",
-    "Config",
-    "Dataset",
-    "Devices",
-    "Engine",
-    "Federation",
-    "Interrupted",
-    "LocalFleet",
-    "Measuring",
-    "Method",
-    "Metric",
-    "Mixing",
-    "Objective",
-    "Reply",
-    "Round",
-    "RoundEnd",
-    "Run",
-    "RunError",
-    "State",
-    "Step",
-    "Study",
-    "Task",
-    "Train",
-    "UserError",
-    "__version__",
-    "advise",
-    "compare",
-    "data",
-    "export",
-    "federate",
-    "from_clients",
-    "from_huggingface",
-    "from_tensors",
-    "from_torch",
-    "load",
-    "load_models",
-    "methods",
-    "metric",
-    "models",
-    "read_images",
-    "read_leaf",
-    "read_model",
-    "read_split",
-    "read_table",
-    "resolve",
-    "resume",
-    "run",
-    "run_rounds",
-    "scores",
-    "testing",
-]
+from . import data as data
+from . import methods as methods
+from . import testing as testing
+from .core.messages import Reply as Reply
+from .core.messages import Task as Task
+from .core.protocols import Client as Client
+from .core.protocols import Mixing as Mixing
+from .core.protocols import Step as Step
+from .core.round import Method as Method
+from .core.round import Round as Round
+from .core.round import RoundEnd as RoundEnd
+from .core.round import State as State
+from .core.round import run_rounds as run_rounds
+from .data import Dataset as Dataset
+from .data import Federation as Federation
+from .data import federate as federate
+from .data import from_clients as from_clients
+from .data import from_huggingface as from_huggingface
+from .data import from_tensors as from_tensors
+from .data import from_torch as from_torch
+from .data import load as load
+from .data import read_images as read_images
+from .data import read_leaf as read_leaf
+from .data import read_split as read_split
+from .data import read_table as read_table
+from .errors import RunError as RunError
+from .errors import UserError as UserError
+from .fleet.devices import Devices as Devices
+from .fleet.engine import Engine as Engine
+from .fleet.local import LocalFleet as LocalFleet
+from .folder.served_model import read_model as read_model
+from .parts.measure import Measuring as Measuring
+from .parts.measure import scores as scores
+from .parts.steps import Train as Train
+from .runs.advise import Advice as Advice
+from .runs.api import advise as advise
+from .runs.api import compare as compare
+from .runs.api import resume as resume
+from .runs.api import run as run
+from .runs.config import Config as Config
+from .runs.config import resolve as resolve
+from .runs.models import export as export
+from .runs.models import load_models as load_models
+from .runs.results import Run as Run
+from .runs.results import Study as Study
+from .runs.run import Interrupted as Interrupted
+from .training import models as models
+from .training.metrics import Metric as Metric
+from .training.metrics import metric as metric
+from .training.objective import Objective as Objective
+from .version import __version__ as __version__

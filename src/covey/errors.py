@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 INSIDE = str(Path(__file__).parent), contextlib.__file__
@@ -43,6 +44,35 @@ class SpoiledRunError(RunError):
 
 class Refused(Exception):  # noqa: N818
     """A client's own decision not to answer (a spent privacy budget, an unknown step): becomes a refused reply."""
+
+
+@contextlib.contextmanager
+def importing(sentence: str) -> Iterator[None]:
+    """Around imports of packages that not everybody has: where one is missing, the sentence says what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(sentence) from error
+
+
+@contextlib.contextmanager
+def user_error(sentence: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Around the reading of what others wrote: whatever fails there is the sentence, and the first line of why.
+
+    kinds: what is meant, where somebody's own code runs inside, whose other errors say more by themselves.
+    """
+    try:
+        yield
+    except (UserError, RunError):
+        raise
+    except kinds as error:
+        raise UserError(f"{sentence}: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """Why, in one line; of a file in the system's words."""
+    lines = str(getattr(error, "strerror", None) or error).splitlines()
+    return lines[0] if lines else repr(error)
 
 
 def warn_caller(text: str) -> None:

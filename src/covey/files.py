@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import platformdirs
 
-from covey.errors import RunError, UserError
+from covey.errors import RunError, UserError, user_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,6 +167,11 @@ def cut(path: Path, length: int) -> None:
         file.truncate(length)
 
 
+def newest(folder: Path, pattern: str) -> list[Path]:
+    """The files of that pattern, the last written first."""
+    return sorted(folder.glob(pattern), key=lambda file: -file.stat().st_mtime_ns)
+
+
 def remove(path: Path) -> None:
     """Takes a file away, if it is there."""
     _about_to("remove", path)
@@ -247,10 +252,8 @@ def folder_lock(folder: Path, taken: str | None = None) -> Iterator[None]:
 
     Where another process has it, `taken` is what the user is told; without it, this one waits for its turn.
     """
-    try:
+    with user_error(f"{folder} cannot be opened"):
         place = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be opened: {error.strerror or error}") from error
     try:
         fcntl.flock(place, fcntl.LOCK_EX | (fcntl.LOCK_NB if taken else 0))
     except OSError as error:

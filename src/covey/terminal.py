@@ -96,16 +96,13 @@ def with_times() -> Iterator[None]:
 class Due:
     """Whether a round is worth a line: the first and the last are, and one in twenty, or after ten seconds."""
 
-    def __init__(
-        self, rounds: int, *, every_round: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rounds: int, *, every_round: bool = False) -> None:
         self.rounds = rounds
         self.step = 1 if every_round else max(1, rounds // LINES)
-        self.clock = clock
         self.last = -math.inf
 
     def __call__(self, number: int) -> bool:
-        now = self.clock()
+        now = time.monotonic()
         due = number == self.rounds or number % self.step == 0 or now - self.last >= QUIET_SECONDS
         self.last = now if due else self.last
         return due

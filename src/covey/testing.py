@@ -11,7 +11,7 @@ import torch
 
 from covey.core import Client, Method, Reply, State, Step, Task, run_rounds, served
 from covey.core.ledger import Cost
-from covey.core.needs import Facts, gives_of, own_model_of
+from covey.core.needs import own_model_of
 from covey.data import Federation, federate, load
 from covey.fleet.devices import Devices
 from covey.fleet.engine import Engine
@@ -19,12 +19,13 @@ from covey.fleet.holders import SEND_FROZEN
 from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, Executor, Job, Outcome
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from covey.parts.steps.around import AroundStep
 from covey.runs.config import Config, resolve
 from covey.settings.catalogue import METHODS
 from covey.settings.toml import read_tables
 from covey.training.frozen import Frozen
 from covey.training.models import build
-from covey.training.rows import BufferPolicy, Layout
+from covey.training.rows import BufferPolicy
 
 CLIENTS = 8
 ROUNDS = 3
@@ -162,20 +163,15 @@ def check_dropout(method: Method, make: MakeFleet) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken(Step):
+class Broken(AroundStep):
     """A step that fails on one client and sends NaN from another."""
 
-    step: Step
     fails: int = 1
     sends_nan: int = 2
 
     @property
     def kind(self) -> str:  # type: ignore[override]
         return self.step.kind
-
-    @property
-    def gives(self) -> Facts:
-        return gives_of(self.step)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         if client.id == self.fails:
@@ -187,12 +183,6 @@ class Broken(Step):
             stats = {name: value for name, value in reply.stats.items() if name != "packed"}
             return replace(reply, vector=torch.full((client.bench.layout.size,), float("nan")), stats=stats)
         return reply
-
-    def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
-        return self.step.unpacked(reply, task, layout)
-
-    def work(self, train: int, test: int) -> float:
-        return self.step.work(train, test)
 
 
 def check_broken(method: Method, make: MakeFleet) -> None:

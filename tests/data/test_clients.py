@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import covey
 from covey.data.clients import as_dataset
@@ -64,6 +64,21 @@ def test_a_list_or_dict_of_what_each_client_has(kind: str) -> None:
     assert (listed.names(), named.names()) == (("0", "1", "2"), NAMES)
     assert named.sizes().tolist() == [[16, 4]] * 3  # a fifth of everybody's samples, by label
     assert all(np.bincount(share.test.labels()).tolist() == [2, 2] for share in named.shares)
+
+
+class Wrong(Dataset[Any]):
+    """A data set whose author made a mistake."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, place: int) -> tuple[Any, int]:
+        return self.pictures[place], 0  # type: ignore[attr-defined]
+
+
+def test_a_mistake_in_somebodys_own_data_set_is_not_said_to_be_of_its_items() -> None:
+    with pytest.raises(AttributeError, match="pictures"):
+        covey.from_clients([Wrong(), Wrong()])
 
 
 def test_frames_one_per_client() -> None:

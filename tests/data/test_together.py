@@ -89,6 +89,18 @@ def test_a_client_with_two_units_of_its_own_always_has_one_on_each_side() -> Non
             assert len(set(units[mine])) == len(set(units[other])) == 1
 
 
+def test_a_client_of_one_unit_trains_wherever_the_unit_is() -> None:
+    """Unit 0 is all that client 0 has, and client 1 has it, too: it is on one side at both, whatever is drawn."""
+    units = np.array([0, 0, 0, 1, 2])
+    parts = [np.array([0, 1]), np.array([2, 3, 4])]
+    for seed in range(30):
+        kept, held = hold_out_units(parts, units, 0.5, np.random.default_rng(seed))
+        assert kept[0].tolist() == [0, 1]
+        assert not len(held[0])
+        assert 2 in kept[1]
+        assert len(held[1]) > 0
+
+
 def test_folds_are_equally_many_units_and_none_without_units(tmp_path: Path) -> None:
     dataset = visits(tmp_path / "v.csv", shared=False)
     federation = federate(dataset, partition="natural", clients=3, seed=0)

@@ -79,8 +79,11 @@ def test_a_certificate_of_another_ca_is_not_admitted(server: Path, tmp_path: Pat
     _, asking = request(tmp_path / "site", "a")
     with pytest.raises(UserError, match=r"a\.crt is not signed by this folder's CA"):
         admit(server, sign(tmp_path / "other", asking))
-    with pytest.raises(UserError, match="is not a certificate"):
+    with pytest.raises(UserError, match=r"a\.csr is not a certificate"):
         admit(server, asking)
+    (server / "ca.crt").unlink()
+    with pytest.raises(UserError, match=r"ca\.crt is not a certificate: No such file"):
+        admit(server, sign(tmp_path / "other", asking))
 
 
 def test_a_request_that_was_changed_is_not_signed(server: Path, tmp_path: Path) -> None:

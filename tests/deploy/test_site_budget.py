@@ -9,6 +9,7 @@ import torch
 from covey.core.codec import from_bytes
 from covey.core.privacy_loss import Loss
 from covey.core.round import Task, run_rounds
+from covey.deploy.privacy_account import PrivacyAccount
 from covey.deploy.site_bounds import check_choice, check_counted
 from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, RunError, UserError
@@ -180,6 +181,22 @@ def test_plain_training_over_sites_with_a_budget_says_why_nobody_works() -> None
 
     with pytest.raises(RunError, match="no privacy loss that can be counted"):
         run_rounds(fedavg(TRAIN, per_round=CLIENTS), fleet, rounds=1)
+
+
+def test_what_a_plan_would_cost_does_not_tell_how_many_samples_a_site_has(tmp_path: Path) -> None:
+    """The noise of steps follows from the number of samples: 40 would lose 7.14, 41 would lose 7.17."""
+    pytest.importorskip("opacus")
+    step = ExampleTrain(train=Train(batch=32), clip=1.0, epsilon=8.0, delta=5e-6, rounds=5)
+    costs = [step.planned(samples, 5) for samples in (40, 41)]
+    assert composed(costs[0], 1e-5, "sample") != pytest.approx(composed(costs[1], 1e-5, "sample"), rel=1e-3)
+    said = set()
+    for cost in costs:
+        with pytest.raises(Refused) as refused:
+            PrivacyAccount(tmp_path, data=str, budget=4.0).check_plan(cost, 5)
+        said.add(str(refused.value))
+    assert said == {
+        "the run's updates in 5 rounds would make this site's privacy loss more than its budget of 4 per sample"
+    }
 
 
 def test_a_run_that_a_budget_cannot_last_for_is_refused_before_its_first_round() -> None:

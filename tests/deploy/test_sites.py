@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import covey
 from covey.cli import app
 from covey.core.codec import from_bytes, to_bytes
 from covey.core.needs import own_model_of
+from covey.core.privacy_loss import Loss
 from covey.core.round import Task, run_rounds
 from covey.data import federate, from_tensors, load
 from covey.deploy import fleet as fleet_module
@@ -32,7 +33,7 @@ from covey.parts.steps import Train
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import LabelSummary
 from covey.runs.config import resolve
-from covey.runs.run import Interrupted, run_config
+from covey.runs.run import Interrupted, resume, run_config
 from covey.settings.catalogue import METHODS, STEPS
 from covey.testing import Broken, check_toml, same
 from covey.training.objective import Classification
@@ -362,6 +363,55 @@ def test_a_refusal_reaches_the_server() -> None:
 def test_an_unreadable_model_is_a_refusal() -> None:
     with pytest.raises(Refused, match="objective 'fame' is not known"):
         model_from_plain({**SPEC.plain(), "objective": "fame"})
+
+
+class Killed(BaseException):
+    """What no `except Exception` sees, as a process does that is killed."""
+
+
+@dataclass
+class Mortal(Hand):
+    """After so many messages of training the server's process dies, when the sites have heard it."""
+
+    until: int = -1
+
+    def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:
+        numbers = super().send(kind, blocks, seconds)
+        if len([kind for kind in self.kinds if kind.startswith("train.")]) == self.until:
+            raise Killed
+        return numbers
+
+
+def test_rounds_that_a_killed_server_began_are_in_the_ledger(tmp_path: Path) -> None:
+    """Killed in round 1, which begins anew, and then in round 2: each was begun twice, and all four are booked."""
+    pytest.importorskip("opendp")
+    config = resolve(
+        {
+            "data": {"name": "digits", "clients": CLIENTS},
+            "engine": {"lanes": False},
+            "rounds": 2,
+            "checkpoint_seconds": 0.0,
+            "method": {"name": "fedavg", "per_round": CLIENTS},
+            "private": {"level": "local", "noise": 10.0, "clip": 0.5},
+            "measure": {"every": 2, "local_test": False},
+        }
+    )
+    there = sites(tmp_path / "sites")
+
+    def served(until: int) -> SiteFleet:
+        return site_fleet(config, Mortal(there, until=until), keys={}, least=CLIENTS)
+
+    with pytest.raises(Killed):
+        run_config(config, tmp_path / "run", fleet=served(CLIENTS), report=False)
+    with pytest.raises(Killed):
+        resume(tmp_path / "run", fleet=served(2 * CLIENTS), report=False)
+    fleet = served(-1)
+    resume(tmp_path / "run", fleet=fleet, report=False)
+    lost = Loss(what="updates", mechanism="local", noise=10.0)
+    assert fleet.ledger.told == {client: {lost: 4} for client in range(CLIENTS)}
+    assert there[100].account.told == {
+        lost: 3
+    }  # what it was asked again in round 2 it gave again, at no loss
 
 
 # ---------------------------------------------------------------------------------------------- the run's folder

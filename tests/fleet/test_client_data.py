@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from covey.fleet.client_data import Pooled
+from covey.data.pooled import Pooled
 from covey.testing import small_federation
 
 

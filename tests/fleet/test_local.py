@@ -10,6 +10,7 @@ import torch
 
 from covey.core import Client, Reply, Step, Task, run_rounds, server_client
 from covey.core.round import empty_state, one_round, open_round
+from covey.data import federate, load
 from covey.errors import Refused, RunError, UserError
 from covey.fleet.bookkeeping import check_reply
 from covey.fleet.devices import Devices
@@ -298,6 +299,47 @@ def test_a_frozen_part_survives_a_new_start() -> None:
     first = Layout.of(model).trainable  # frozen parameters come after the trainable ones
     assert torch.equal(again[first:], read_row(model)[first:])
     assert not torch.equal(again[:first], read_row(model)[:first])
+
+
+def many_in(mode: str) -> LocalFleet:
+    """A fleet of forty clients on lanes, in two threads or one after the other."""
+    data = federate(load("digits"), partition="dir-class", clients=40, seed=3, alpha=0.5)
+    network = build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1)
+    return LocalFleet(data, network, engine=Engine(mode=mode, workers=2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "train", [TRAIN, replace(TRAIN, batches=2, momentum=0.5), replace(TRAIN, holdout=0.3)]
+)
+def test_threads_train_clients_phase_by_phase_with_the_bits_of_each_alone(train: Train) -> None:
+    """Forty clients in two threads: groups of ten and fewer."""
+    told = []
+    for mode in ("serial", "threads"):
+        fleet = many_in(mode)
+        told.append(everybody(fleet, train, models=fleet.start()[None], slots=(0,)))
+        fleet.close()
+    for alone, phased in zip(*told, strict=True):
+        assert alone.vector is not None
+        assert phased.vector is not None
+        assert torch.equal(alone.vector, phased.vector)
+        assert (alone.id, alone.size, alone.stats) == (phased.id, phased.size, phased.stats)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailsAtThree(Train):
+    """Training that client 3 cannot do, nor anybody in a group with it."""
+
+    def drawn(self, client: Client) -> tuple[tuple[torch.Tensor, torch.Tensor], list[np.ndarray]]:
+        if client.id == 3:
+            raise ValueError("three")
+        return super().drawn(client)
+
+
+def test_who_fails_in_a_group_is_lost_alone() -> None:
+    fleet = many_in("threads")
+    replies = everybody(fleet, FailsAtThree(lr=0.1), models=fleet.start()[None], slots=(0,))
+    assert [reply.id for reply in replies] == [i for i in range(40) if i != 3]
+    fleet.close()
 
 
 def test_threads_share_out_places_each_once_and_raise_what_went_wrong() -> None:

@@ -80,7 +80,7 @@ def test_a_piece_of_an_absurd_length_takes_no_memory(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("abc")
     for length in (10**12, 2**63 - 1):
         with pytest.raises(UserError, match="is shorter than the checkpoint says"):
-            Piece(length=length).read(tmp_path / "a")
+            Piece(length=length, sha256="").read(tmp_path / "a")
 
 
 def test_a_pipe_in_place_of_a_file_is_said_and_not_waited_for(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_pipe_in_place_of_a_file_is_said_and_not_waited_for(tmp_path: Path) ->
     with pytest.raises(UserError, match="it is not a regular file"):
         read_index(tmp_path)
     with pytest.raises(UserError, match="it is not a regular file"):
-        Piece(length=3).read(tmp_path / INDEX_FILE)
+        Piece(length=3, sha256="").read(tmp_path / INDEX_FILE)
 
 
 def test_a_run_from_before_there_were_checksums_is_reported_but_not_resumed(tmp_path: Path) -> None:

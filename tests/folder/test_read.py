@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from covey.errors import UserError
+from covey.folder.about import read_about
 from covey.folder.read import read_run
 from covey.report.page import write_report
 from tests.report.made_up_run import MadeUp, records_of, summary_of, write_run
@@ -24,6 +25,13 @@ def test_a_finished_run_gives_back_every_measurement(tmp_path: Path) -> None:
     assert curve.value.tolist() == wanted
     assert curve.round.tolist() == [0, 1, 2, 3, 4]
     assert run.summary.last["local-test/accuracy-mean"] == wanted[-1]
+
+
+@pytest.mark.parametrize("scale", [[[0.5], [1.0], [2.0]], [[0.5]], [0.5, 1.0]])
+def test_a_scale_that_is_no_mean_and_deviation_is_a_damaged_file(tmp_path: Path, scale: object) -> None:
+    (tmp_path / "about.json").write_text(json.dumps({"inputs": {"scale": scale}}))
+    with pytest.raises(UserError, match=r"about\.json is damaged"):
+        read_about(tmp_path)
 
 
 def test_rows_are_found_by_group_and_by_client(tmp_path: Path) -> None:

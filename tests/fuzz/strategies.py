@@ -16,7 +16,8 @@ from covey.parts.measure import Measuring
 from covey.parts.steps import Train
 from covey.parts.steps.compress import Compression
 from covey.privacy.settings import Private
-from covey.runs.sections import SECTIONS, DataSection, ModelSection, Sites, Top, settings_in
+from covey.runs.config import SECTIONS
+from covey.runs.sections import DataSection, ModelSection, Sites, Top, settings_in
 from covey.runs.stopping import Stopping
 from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
 from covey.settings.ranges import Range

@@ -67,7 +67,7 @@ def test_a_client_drawn_twice_counts_twice() -> None:
 
 def test_a_row_that_nobody_feeds_stays_as_it_is() -> None:
     now = a_round(torch.tensor([[5.0], [7.0]]), [Reply(id=0, vector=torch.tensor([1.0]), slot=1, size=4)])
-    matrix = weighted_rows(now, [1], np.array([4.0])).toarray()
+    matrix = weighted_rows(now, np.array([4.0])).toarray()
     assert matrix.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
 
 

@@ -21,7 +21,7 @@ from covey.folder.checkpoint import read_checkpoint
 from covey.folder.checksums import SERVED_FILE
 from covey.folder.place import index_in
 from covey.folder.recorder import remove_derived
-from covey.parts.steps import evaluate, judged, personal
+from covey.parts.steps import evaluate
 from covey.parts.steps.evaluate import Evaluate
 from covey.runs.config import config_in
 from covey.runs.extend import extended
@@ -47,8 +47,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, Tensor]]:
         rows[client.id] = row.clone()
         return plain(client, row, x, y)
 
-    for module in (evaluate, judged, personal):
-        monkeypatch.setattr(module, "outputs_of", noted)
+    monkeypatch.setattr(evaluate, "outputs_of", noted)
     monkeypatch.setattr(Evaluations, "answers", lambda *_: ([], 0.0))
     monkeypatch.setattr(Evaluate, "one_pass", False)
     return rows

@@ -185,7 +185,7 @@ def test_a_table_that_is_too_long_counts_as_one() -> None:
     from covey.privacy.candidates import SketchSums
 
     replies = [SimpleNamespace(slot=0, stats={"table": 1000 * table((3, 4, 0))}) for _ in range(2)]
-    ledger = SimpleNamespace(lose=lambda *_: None)
+    ledger = SimpleNamespace(lose=lambda *_: None, tries=1)
     fleet = SimpleNamespace(ask=lambda *_: replies, simulated=True, ledger=ledger)
     rng = np.random.default_rng(0)
     now: Any = SimpleNamespace(fleet=fleet, here=[0, 1], memory={}, number=1, stream=lambda *_: rng)

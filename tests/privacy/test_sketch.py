@@ -84,6 +84,7 @@ def test_covey_hides_samples_as_it_is() -> None:
     assert isinstance(private.group.describe, SketchClasses)
     assert private.group.describe.epsilon == ASKED_SHARE * 8.0
     assert private.local.epsilon == (1 - ASKED_SHARE) * 8.0
+    assert (method.local.train.lr, private.local.train.lr, private.local.train.lr_decay) == (0.1, 0.05, 1.0)
     for kind, part in parts_of(private):
         shown = shows_of(part)
         assert kind == "local" or shown == NOTHING or shown.in_updates, kind

@@ -13,6 +13,7 @@ from covey.core.round import Method, Reply, Step, Task, run_rounds
 from covey.errors import UserError
 from covey.fleet.devices import Devices
 from covey.folder.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from covey.folder.place import is_free, only_begun, tries
 from covey.methods.baselines import fedavg
 from covey.parts.selection import Poisson
 from covey.parts.steps import Train
@@ -149,42 +150,62 @@ def test_noise_of_the_clients_is_not_amplified_because_the_server_knows_whom_it_
 # ---------------------------------------------------------------------------------------------- real sites
 
 
-def live_round(a_round, session: str, memory: dict[str, object]):
+def live_round(a_round, tries: int, memory: dict[str, object]):
     now = a_round((0.0, 0.0), here=[0, 1, 2, 3], answers={})
-    now.fleet.ledger, now.fleet.simulated, now.fleet.session = Ledger(), False, session
+    now.fleet.ledger, now.fleet.simulated = Ledger(tries=tries), False
     now.memory.update(memory)
     return now
 
 
-def test_a_server_that_was_stopped_books_the_round_that_it_may_have_lost(a_round) -> None:
-    """Its model may have been seen, and is made again under fresh noise."""
+def test_a_round_that_a_stopped_server_makes_again_is_booked_as_often_as_it_was_begun(a_round) -> None:
+    """Its model may have been seen each time, and is made again under fresh noise."""
     pytest.importorskip("opendp")
-    first = live_round(a_round, "a", {})
+    first = live_round(a_round, 1, {})
     sums()(first, TRAIN)
-    second = live_round(a_round, "a", first.memory)
-    sums()(second, TRAIN)
-    assert second.fleet.ledger.told[0] == {SUM: 1}
-    resumed = live_round(a_round, "b", second.memory)
-    sums()(resumed, TRAIN)
-    assert resumed.fleet.ledger.told[0] == {SUM: 2}
-    assert SPENT.of(resumed.memory)[-1]["times"] == 4
+    assert first.fleet.ledger.told[0] == {SUM: 1}
+    third = live_round(a_round, 3, first.memory)
+    sums()(third, TRAIN)
+    assert third.fleet.ledger.told[0] == {SUM: 3}
+    assert SPENT.of(third.memory)[-1]["times"] == 4
+
+
+def test_so_it_is_where_nobody_answers_the_last_try(a_round) -> None:
+    """Nothing of it is told; of the tries before, somebody may have heard everything."""
+    for times, told in ((1, {}), (3, {i: {SUM: 3} for i in range(4)})):
+        now = live_round(a_round, times, {})
+        now.tasks = {0: Task(models=now.models, slots=(0,))}
+        assert sums()(now, TRAIN) == []
+        assert now.fleet.ledger.told == told
 
 
 @pytest.mark.parametrize("level", ["local", "example"])
-def test_so_it_does_where_clients_add_the_noise(a_round, level) -> None:
-    gather = made(4, level=level, epsilon=8.0, delta=1e-3).gather
-    first, resumed = live_round(a_round, "a", {}), None
-    first.tasks = {0: Task(models=first.models, slots=(0,))}
-    gather(first, TRAIN)
-    resumed = live_round(a_round, "b", first.memory)
-    resumed.seen, resumed.fleet.ledger = (0, 1), first.fleet.ledger
+def test_so_it_is_where_clients_add_the_noise(a_round, level) -> None:
+    gather = made(4, level=level, epsilon=20.0, delta=1e-3).gather
+    resumed = live_round(a_round, 3, {})
+    resumed.seen, resumed.tasks = (0, 1), {0: Task(models=resumed.models, slots=(0,))}
     gather(resumed, TRAIN)
-    (loss,) = resumed.fleet.ledger.told[0]
-    if level == "local":
-        assert [sum(resumed.fleet.ledger.told[client].values()) for client in (0, 1)] == [2, 1]
-    else:  # one round more than the four that 8 was planned for
-        assert (loss.mechanism, loss.noise) == ("promised", 10.0)
-        assert 1 not in resumed.fleet.ledger.told
+    for told in resumed.fleet.ledger.told.values():
+        ((loss, times),) = told.items()
+        if level == "local":
+            assert times == 3
+        else:  # two rounds more than the four that 20 was planned for
+            assert (loss.mechanism, loss.noise, times) == ("promised", 30.0, 1)
+    assert list(resumed.fleet.ledger.told) == [0, 1]  # whom a lost try asked nobody knows
+
+
+def test_what_is_told_before_training_is_counted_in_every_try() -> None:
+    ledger = Ledger(tries=2)
+    ledger.tell(0, 0.5, kind="query.labels")
+    ledger.tell(0, 0.5, kind="query.labels")  # the same answer again
+    assert ledger.told == {0: {Loss(what="summaries", mechanism="stated", noise=0.5): 2}}
+
+
+def test_the_tries_of_a_round_are_counted_in_the_run_folder(tmp_path: Path) -> None:
+    """Killed twice in the first round, twice in the sixth: rounds 1 and 6 have three tries each."""
+    assert [tries(tmp_path, done) for done in (0, 0, 0, 5, 5)] == [1, 2, 3, 2, 3]
+    assert only_begun(tmp_path) is False
+    (tmp_path / "starts.tmp").touch()  # killed as it wrote down a start
+    assert is_free(tmp_path)  # a run may begin anew beside it
 
 
 def test_a_fifth_more_rounds_cost_at_most_a_fifth_more() -> None:

@@ -26,11 +26,8 @@ FIGURES: dict[str, Callable[[Path], None]] = {
         y_label="accuracy",
         title="Accuracy",
         bands={"ifca": ([0.1, 0.6, 0.7], [0.3, 0.8, 0.9])},
-        target=0.7,
     ),
-    "bars": lambda path: draw_bars(
-        {"fedavg": 0.91, "haccs": 0.95}, path=path, spreads={"haccs": 0.01}, references={"haccs": 0.96}
-    ),
+    "bars": lambda path: draw_bars({"fedavg": 0.91, "haccs": 0.95}, path=path),
     "heatmap": lambda path: draw_heatmap(np.arange(20).reshape(4, 5), path=path, x_labels=list("abcde")),
     "graph": lambda path: draw_graph(NOTES["graph"]["nodes"], NOTES["graph"]["edges"], path=path),
     "scatter": lambda path: draw_scatter([0, 1, 2], [1, 0, 2], groups=[0, 1, -1], path=path),

@@ -1,5 +1,6 @@
 """The officer's page of a run: the ledger's numbers, the mechanism of each level, and what is exact."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 import covey
 from covey.folder.read import read_run
-from covey.report.officer import of_run, page
+from covey.report.officer import at_most, of_run, page, promise
 
 
 def made(tmp_path: Path, method: str = "fedavg", **tables: Any) -> Path:
@@ -45,4 +46,12 @@ def test_at_the_example_level_persons_are_the_sites_to_count(tmp_path: Path) -> 
     assert updates.person is None
     assert "DP-SGD at the client" in updates.mechanism
     assert "one sample were among it or not" in page(statement)
+    assert "e^4.01 = 56," in promise(replace(statement, lines=[replace(whole, sample=4.01)]))  # 55.15
     assert whole.what == "all"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"), [(7.9946, "8"), (0.50001, "0.501"), (2.0, "2"), (19.11, "19.2")]
+)
+def test_a_bound_in_words_is_never_below_what_was_spent(epsilon: float, words: str) -> None:
+    assert at_most(epsilon) == words

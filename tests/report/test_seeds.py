@@ -12,7 +12,6 @@ from covey.report.seeds import (
     Bound,
     Paired,
     differences,
-    from_json,
     holm,
     interval,
     interval_within,
@@ -20,8 +19,8 @@ from covey.report.seeds import (
     number_in_words,
     paired,
     ratios,
-    to_json,
 )
+from experiments.stored_numbers import from_json, to_json
 
 
 def test_a_run_that_misses_its_target_counts_with_its_whole_cost() -> None:

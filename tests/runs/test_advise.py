@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import covey
 from covey.cli import app
-from covey.cli.advise import verdict
+from covey.cli.advise import checked, verdict
 from covey.errors import UserError
 from covey.fleet.heterogeneity.measure import Heterogeneity, HeterogeneityMeasure
 from covey.runs.advise import (
@@ -232,6 +232,31 @@ def test_the_check_runs_what_is_advised_beside_fedavg_and_local(known: None, tmp
         "local",
         "report.html",
     }
+
+
+def test_the_check_lets_trees_grow_to_their_end(known: None, tmp_path: Path) -> None:
+    """Two trees of one level take 1 + 2 rounds, whatever the others are checked with."""
+    import tomllib
+
+    tables = {
+        "data": {"name": "breast-cancer", "clients": 3},
+        "method": {"name": "boosting", "trees": 2, "depth": 1},
+    }
+    advice = replace(covey.advise("digits", clients=12), method="boosting", other=None)
+    checked(tables, advice, 1, tmp_path)
+    rounds = {
+        name: tomllib.loads((tmp_path / name / "config.toml").read_text())["rounds"]
+        for name in ("boosting", "fedavg")
+    }
+    assert rounds == {"boosting": 3, "fedavg": 1}
+
+
+def test_a_run_that_ends_before_its_trees_says_so(tmp_path: Path) -> None:
+    words = ["run", "--dataset", "breast-cancer", "--method", "boosting", "--rounds", "2"]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "run")])
+    assert "rounds is 2, but boosting grows all its trees in 181: leave rounds out" in " ".join(
+        done.output.split()
+    )
 
 
 def test_python_gives_the_same_advice_as_an_object(known: None) -> None:

@@ -282,18 +282,3 @@ def test_the_journal_is_checked_before_it_becomes_a_table(tmp_path: Path) -> Non
     journal.path.write_bytes(journal.path.read_bytes().replace(b"0.5", b"0.7"))
     with pytest.raises(UserError, match=r"metrics.jsonl is damaged"):
         journal.table()
-
-
-def test_a_private_run_of_sites_that_begins_anew_says_what_its_ledger_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A simulation makes the same round with the same noise; sites add fresh noise, and the first was told, too."""
-    private = {"noise": 1.0, "clip": 0.5}
-    config = resolve({**TABLES, "method": {"name": "fedavg", "per_round": 2}, "private": private})
-    (tmp_path / "config.toml").write_text(config.toml())
-    monkeypatch.setattr(covey.runs.run, "only_begun", lambda _: True)
-    monkeypatch.setattr(covey.runs.run, "_go", lambda *_: None)
-    said: list[str] = []
-    sites = SimpleNamespace(simulated=False, close=lambda: None)
-    resume(tmp_path, fleet=sites, say=said.append)  # type: ignore[arg-type]
-    assert said == [covey.runs.run.FORGOTTEN]

@@ -89,7 +89,7 @@ def test_a_tracker_that_fails_is_said_once_and_the_run_goes_on(told: Path, tmp_p
     done = run_config(config(told, fails_in=2), tmp_path / "run", say=said.append, report=False)
     assert done.state.round == 3
     (sentence,) = [line for line in said if "tracker" in line]
-    assert "mine.py, line 17: RuntimeError: the store is full; it is told no more" in sentence
+    assert "mine.py, line 17: RuntimeError: the store is full; it is told nothing more" in sentence
     assert [line[0] for line in lines(told)] == ["begin", "log"]
 
 

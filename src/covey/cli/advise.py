@@ -43,7 +43,7 @@ def advise(
     Args:
         epsilon: privacy loss of what each client tells. [default: exact]
         check: also run what is advised beside FedAvg and local, and say which was best.
-        rounds: rounds of --check.
+        rounds: rounds of --check; trees take as many as they need.
         out: where --check writes. [default: runs/advise-TIME]
         png: also draw the numbers into this picture.
         sites: ask real sites, which join as for covey serve.
@@ -131,7 +131,7 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
     from covey.report.page import write_report
     from covey.runs.advise import ALONE, REFERENCE
     from covey.runs.compare import with_method
-    from covey.runs.config import resolve
+    from covey.runs.config import resolve, rounds_wanted
     from covey.runs.run import run_or_resume
     from covey.terminal import live
 
@@ -140,7 +140,10 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
     finished = {}
     for name in dict.fromkeys(wanted):
         config = resolve(with_method({**tables, "rounds": rounds}, name))
-        with live(name, rounds) as watch, interruptible():
+        grown = rounds_wanted(config["method"])
+        if grown is not None:  # else a part of a forest would be judged for the whole
+            config = resolve(with_method({**tables, "rounds": grown}, name))
+        with live(name, config.top.rounds) as watch, interruptible():
             finished[name] = run_or_resume(config, folder / name, watchers=[watch], report=False)
     views = {name: read_run(done.folder) for name, done in finished.items()}
     write_report(list(views.values()), folder / "report.html")

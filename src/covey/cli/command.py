@@ -60,7 +60,7 @@ class FleetOptions:
     seed: int | None = None
 
     def settings(self) -> list[str]:
-        """As --set has them, what is said by --set itself last."""
+        """As for --set; what --set itself says comes last."""
         said = {**self.own_table(), **self.short()}
         # as JSON, so that a column called 1 or true is a text
         found = [f"{key}={json.dumps(value)}" for key, value in said.items() if value is not None]

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import typer
-
+from covey.cli.run import interruptible
 from covey.errors import RunError, UserError
 from covey.files import new_run_folder
 from covey.settings.ranges import Count
@@ -25,7 +24,7 @@ def demo(
         resume: resume the demo in this folder.
     """
     from covey.report.table import rich_table
-    from covey.runs.study.execute import StudyInterrupted, execute
+    from covey.runs.study.execute import execute
     from covey.runs.study.plan import read_plan
     from covey.runs.study.story import read_story, story_columns
     from covey.terminal import Console
@@ -34,11 +33,8 @@ def demo(
         raise UserError("--resume uses the folder's own demo; it takes neither --out nor --seeds")
     told = read_story(seeds=read_plan(resume).seeds if resume else seeds)
     folder = resume or out or new_run_folder("demo")
-    try:
+    with interruptible():
         done = execute(told.plan, folder, show=live_many, say=say, processes=processes, page=False)
-    except StudyInterrupted as interrupted:
-        console.print(f"covey: {interrupted}", soft_wrap=True)
-        raise typer.Exit(130) from None
     if words := done.failures():
         raise RunError(words)
     first = min(config.top.seed for config in told.plan.configs.values())

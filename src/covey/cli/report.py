@@ -14,7 +14,7 @@ def report(
     to: list[str] | None = None,
     set_: list[str] | None = None,
 ) -> None:
-    """Write the report page of one or several run folders, and print their table; or tell a tracker of them.
+    """Write the report page of one or several run folders, and print their table; or log them to a tracker.
 
     Args:
         folders: run folders, or that of a comparison or study.
@@ -63,7 +63,7 @@ def report_of_study(folder: Path, page: Path) -> None:
 
 
 def tell_trackers(folders: list[Path], names: list[str], assignments: list[str]) -> None:
-    """All runs in the folders, or beneath them, told to each tracker."""
+    """Logs all runs in the folders, or beneath them, to each tracker."""
     from covey.runs.trackers.replay import run_folders, told_after
     from covey.settings.toml import with_setting
 

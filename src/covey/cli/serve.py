@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -97,7 +97,7 @@ class ServeOptions:
         if self.resume is None and self.changed_code:
             raise UserError("--changed-code goes with --resume: a new run begins with the code as it is")
         if self.or_resume and self.out is None:
-            raise UserError("--or-resume needs --out: the folder in which the run is begun, and gone on with")
+            raise UserError("--or-resume needs --out: the folder in which the run begins, or is resumed")
         if self.resume is None and file is None:
             raise UserError("FILE is missing: a TOML file as for covey run, or --resume with a run's folder")
 
@@ -128,6 +128,7 @@ def serve(file: Path | None = None, *, options: ServeOptions) -> None:
         file: a TOML file as for covey run.
     """
     from covey.cli.run import interruptible, show
+    from covey.data.schema import Schema
     from covey.deploy.superlink import need_flower
     from covey.files import for_their_owner, new_run_folder
     from covey.runs.run import resume, run_config, run_or_resume
@@ -140,7 +141,8 @@ def serve(file: Path | None = None, *, options: ServeOptions) -> None:
         publish_study(config, options.clients or config["data"]["clients"], secrets, options.publish)
         return
     folder = options.resume or options.out or new_run_folder(config.method_name)
-    least = options.clients or sites_before(begun) or config["data"]["clients"]
+    before = fleet_before(begun)
+    least = options.clients or before.get("least") or config["data"]["clients"]
     own = options.own_data()
     scaling = asked_scale(options.scale_epsilon, options.scale_range) if options.scale else None
     page = page_place(options.status_port, options.status_host, options.status_key, secrets)
@@ -149,7 +151,7 @@ def serve(file: Path | None = None, *, options: ServeOptions) -> None:
         "folder": folder,
         "page": page,
         "scaling": scaling,
-        "before": schema_before(begun),
+        "before": Schema.from_plain(before["schema"]) if before.get("schema") else None,
     }
     # as Ctrl-C: the run is saved, and says how to resume
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -225,22 +227,12 @@ def served_config(file: Path | None, resume: Path | None, assignments: list[str]
     return resolve({**tables, "checkpoint_seconds": 0.0})
 
 
-def sites_before(folder: Path | None) -> int | None:
-    """How many sites the run in the folder waited for when it began."""
+def fleet_before(folder: Path | None) -> Mapping[str, Any]:
+    """What the run in the folder knew of its sites at its last checkpoint: how many it waited for, their columns."""
     from covey.folder.checkpoint import load_checkpoint
 
     kept = load_checkpoint(folder) if folder is not None else None
-    return int(kept.fleet.get("least", 0)) or None if kept is not None else None
-
-
-def schema_before(folder: Path | None) -> Schema | None:
-    """What the columns of the sites' tables are in the run in the folder."""
-    from covey.data.schema import Schema
-    from covey.folder.checkpoint import load_checkpoint
-
-    kept = load_checkpoint(folder) if folder is not None else None
-    told = kept.fleet.get("schema") if kept is not None else None
-    return Schema.from_plain(told) if told else None
+    return kept.fleet if kept is not None else {}
 
 
 @contextmanager

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from covey.cli.command import RunOptions
-from covey.cli.run import announce, gathered_tables
+from covey.cli.run import announce, gathered_tables, interruptible
 from covey.errors import RunError, UserError
 from covey.files import new_run_folder
 from covey.settings.ranges import Count, Natural
@@ -112,11 +110,8 @@ def tune(
             test_seeds=test_seeds,
         )
         folder = out or new_run_folder("tune")
-    try:
+    with interruptible():
         found = run_trials(tuning, folder, show=live_many, say=say, processes=processes)
-    except KeyboardInterrupt:
-        console.print(f"covey: interrupted; resume with: covey tune --resume {folder}", soft_wrap=True)
-        raise typer.Exit(130) from None
     show_tuned(found, tuning.measured())
     if not any(one.complete for one in found):
         raise RunError("trials of every method failed; their reasons are in optuna.db")
@@ -168,13 +163,10 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
 
 def make_study(plan: StudyPlan, folder: Path, processes: int | None = None) -> None:
     """Makes the study, or what is left of it, and shows what it found."""
-    from covey.runs.study.execute import StudyInterrupted, execute
+    from covey.runs.study.execute import execute
 
-    try:
+    with interruptible():
         done = execute(plan, folder, show=live_many, say=say, processes=processes)
-    except StudyInterrupted as interrupted:
-        console.print(f"covey: {interrupted}", soft_wrap=True)
-        raise typer.Exit(130) from None
     if done.runs:
         show_study(done.replicas)
         console.print(f"report: {folder / 'report.html'}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from covey.errors import UserError
+from covey.errors import UserError, importing
 from covey.settings.hosts import check_host
 from covey.settings.ranges import Range
 from covey.terminal import console
@@ -30,11 +30,9 @@ def watch(
         cert: a TLS certificate, with --cert-key.
         cert_key: the certificate's key.
     """
-    try:
+    with importing("covey watch needs packages: pip install 'covey[watch]'"):
         from covey.report.live.app import HOSTS, make_app
         from covey.report.live.serve import listening, server_of
-    except ImportError as error:
-        raise UserError("covey watch needs packages: pip install 'covey[watch]'") from error
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder")
     check_host(host)

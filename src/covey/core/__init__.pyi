@@ -1,122 +1,63 @@
-from .declare import method, part, step
-from .messages import Reply, Task
-from .needs import (
-    GROUPS,
-    KNOWN_GROUPS,
-    MODEL_PER_CLIENT,
-    MODEL_PER_GROUP,
-    ONE_MODEL,
-    Fact,
-    Facts,
-    Key,
-    check_parts,
-    gives_of,
-    like,
-    missing,
-    needs_of,
-    own_model,
-)
-from .protocols import Account, Client, Fleet, Mixing, Rule, Step, server_client
-from .reply_schema import SHARE, Known, Stat
-from .round import (
-    Bank,
-    Group,
-    Measurement,
-    Method,
-    Mix,
-    Round,
-    RoundEnd,
-    Select,
-    Send,
-    State,
-    Update,
-    each_reply,
-    one_model,
-    run_rounds,
-    served,
-    stream,
-    to_everybody,
-)
-from .shows import (
-    ANY_GROUPS,
-    BEST_MODEL,
-    CLIPPED,
-    EXACT_LOSSES,
-    KEPT_OUT,
-    NOTHING,
-    ROUNDS_OF_SUMS,
-    SKETCHED,
-    Budget,
-    Shows,
-    by_answers,
-    by_losses,
-    by_weights,
-    hiding_clients,
-    private_form,
-    shows_of,
-)
-
-__all__ = [
-    "ANY_GROUPS",
-    "BEST_MODEL",
-    "CLIPPED",
-    "EXACT_LOSSES",
-    "GROUPS",
-    "KEPT_OUT",
-    "KNOWN_GROUPS",
-    "MODEL_PER_CLIENT",
-    "MODEL_PER_GROUP",
-    "NOTHING",
-    "ONE_MODEL",
-    "ROUNDS_OF_SUMS",
-    "SHARE",
-    "SKETCHED",
-    "Account",
-    "Bank",
-    "Budget",
-    "Client",
-    "Fact",
-    "Facts",
-    "Fleet",
-    "Group",
-    "Key",
-    "Known",
-    "Measurement",
-    "Method",
-    "Mix",
-    "Mixing",
-    "Reply",
-    "Round",
-    "RoundEnd",
-    "Rule",
-    "Select",
-    "Send",
-    "Shows",
-    "Stat",
-    "State",
-    "Step",
-    "Task",
-    "Update",
-    "by_answers",
-    "by_losses",
-    "by_weights",
-    "check_parts",
-    "each_reply",
-    "gives_of",
-    "hiding_clients",
-    "like",
-    "method",
-    "missing",
-    "needs_of",
-    "one_model",
-    "own_model",
-    "part",
-    "private_form",
-    "run_rounds",
-    "served",
-    "server_client",
-    "shows_of",
-    "step",
-    "stream",
-    "to_everybody",
-]
+from .declare import method as method
+from .declare import part as part
+from .declare import step as step
+from .messages import Reply as Reply
+from .messages import Task as Task
+from .needs import GROUPS as GROUPS
+from .needs import KNOWN_GROUPS as KNOWN_GROUPS
+from .needs import MODEL_PER_CLIENT as MODEL_PER_CLIENT
+from .needs import MODEL_PER_GROUP as MODEL_PER_GROUP
+from .needs import ONE_MODEL as ONE_MODEL
+from .needs import Fact as Fact
+from .needs import Facts as Facts
+from .needs import Key as Key
+from .needs import check_parts as check_parts
+from .needs import gives_of as gives_of
+from .needs import like as like
+from .needs import missing as missing
+from .needs import needs_of as needs_of
+from .needs import own_model as own_model
+from .protocols import Account as Account
+from .protocols import Client as Client
+from .protocols import Fleet as Fleet
+from .protocols import Mixing as Mixing
+from .protocols import Rule as Rule
+from .protocols import Step as Step
+from .protocols import server_client as server_client
+from .reply_schema import SHARE as SHARE
+from .reply_schema import Known as Known
+from .reply_schema import Stat as Stat
+from .round import Bank as Bank
+from .round import Group as Group
+from .round import Measurement as Measurement
+from .round import Method as Method
+from .round import Mix as Mix
+from .round import Round as Round
+from .round import RoundEnd as RoundEnd
+from .round import Select as Select
+from .round import Send as Send
+from .round import State as State
+from .round import Update as Update
+from .round import each_reply as each_reply
+from .round import one_model as one_model
+from .round import run_rounds as run_rounds
+from .round import served as served
+from .round import stream as stream
+from .round import to_everybody as to_everybody
+from .shows import ANY_GROUPS as ANY_GROUPS
+from .shows import BEST_MODEL as BEST_MODEL
+from .shows import CLIPPED as CLIPPED
+from .shows import EXACT_LOSSES as EXACT_LOSSES
+from .shows import KEPT_OUT as KEPT_OUT
+from .shows import NOTHING as NOTHING
+from .shows import ROUNDS_OF_SUMS as ROUNDS_OF_SUMS
+from .shows import SKETCHED as SKETCHED
+from .shows import Budget as Budget
+from .shows import Shows as Shows
+from .shows import by_answers as by_answers
+from .shows import by_losses as by_losses
+from .shows import by_weights as by_weights
+from .shows import hiding_clients as hiding_clients
+from .shows import hiding_samples as hiding_samples
+from .shows import private_form as private_form
+from .shows import shows_of as shows_of

@@ -187,16 +187,7 @@ def named_from_bytes(block: bytes) -> dict[str, Any]:
 
 def task_to_plain(task: Task) -> dict[str, Any]:
     """A task as names and values, `Task(**...)` of which is the task again."""
-    return {
-        "models": task.models,
-        "slots": task.slots,
-        "args": dict(task.args),
-        "shared": task.shared,
-        "held": task.held,
-        "keep": task.keep,
-        "source": task.source,
-        **({} if task.columns is None else {"columns": task.columns}),
-    }
+    return {name: value for name, value in vars(task).items() if name != "columns" or value is not None}
 
 
 def task_to_bytes(task: Task) -> bytes:

@@ -87,6 +87,7 @@ class Ledger:
     latest: tuple[str, Problem] | None = None
     epsilon: dict[int, float] = field(default_factory=dict)  # client -> privacy budget spent
     told: dict[int, Told] = field(default_factory=dict)  # client -> all that it told under noise
+    tries: int = 1  # of this round: a server of real sites that was killed in it makes it again
     # round, client, times the others' update
     longest: list[tuple[int, int, float]] = field(default_factory=list)
     conduct: dict[int, Conduct] = field(default_factory=dict)  # client -> how its updates were
@@ -164,8 +165,9 @@ class Ledger:
             self.lose(client, Loss(what=answers_called(kind), mechanism="stated", noise=news, whole=whole))
 
     def lose(self, client: int, loss: Loss, times: int = 1) -> None:
-        """Books what a client told under noise."""
-        add_loss(self.told.setdefault(client, {}), loss, times)
+        """Books what a client told under noise, in every try of this round; a promise holds for all of them."""
+        tries = 1 if loss.mechanism == "promised" else self.tries
+        add_loss(self.told.setdefault(client, {}), loss, tries * times)
 
     def note_longest(self, round: int, client: int, times: float) -> None:
         """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""

@@ -135,7 +135,7 @@ class Step(Protocol):
         return 0
 
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:  # noqa: ARG002
-        """The same for many clients at once on a GPU, up to rounding; None where it has to be one by one."""
+        """The same for many clients: at once on a GPU, up to rounding, or phase by phase; None: only one by one."""
         return None
 
 

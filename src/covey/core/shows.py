@@ -63,6 +63,12 @@ def hiding_clients(method: Any, noise: float, secure: Any = None) -> Any:
     return method if change is None else change(method, noise, secure)
 
 
+def hiding_samples(method: Any) -> Any:
+    """The method as it is where every gradient has noise, as the `hiding_samples` of its group says; or itself."""
+    change = getattr(method.group, "hiding_samples", None)
+    return method if change is None else change(method)
+
+
 def shows_of(part: object) -> Shows | None:
     """What the part says of itself; None where it says nothing, or says it of other code than its own."""
     if hasattr(part, "__name__"):  # a function; one around another says it for itself

@@ -1,30 +1,18 @@
-from .clients import from_clients
-from .convert import from_huggingface, from_tensors, from_torch
-from .federate import federate
-from .image_folder import read_images
-from .loading import load
-from .split_files import read_leaf, read_split
-from .table import read_table
-from .types import ClientShare, Dataset, Federation, Samples, Scale, Shift
-from .usual import Usual, declare
-
-__all__ = [
-    "ClientShare",
-    "Dataset",
-    "Federation",
-    "Samples",
-    "Scale",
-    "Shift",
-    "Usual",
-    "declare",
-    "federate",
-    "from_clients",
-    "from_huggingface",
-    "from_tensors",
-    "from_torch",
-    "load",
-    "read_images",
-    "read_leaf",
-    "read_split",
-    "read_table",
-]
+from .clients import from_clients as from_clients
+from .convert import from_huggingface as from_huggingface
+from .convert import from_tensors as from_tensors
+from .convert import from_torch as from_torch
+from .federate import federate as federate
+from .image_folder import read_images as read_images
+from .loading import load as load
+from .split_files import read_leaf as read_leaf
+from .split_files import read_split as read_split
+from .table import read_table as read_table
+from .types import ClientShare as ClientShare
+from .types import Dataset as Dataset
+from .types import Federation as Federation
+from .types import Samples as Samples
+from .types import Scale as Scale
+from .types import Shift as Shift
+from .usual import Usual as Usual
+from .usual import declare as declare

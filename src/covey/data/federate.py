@@ -76,7 +76,7 @@ def federate(
     )
     found = given if isinstance(given, DealtOut) else DealtOut(given)
     parts = Pieces(dataset.train[found.parts.whole], found.parts.ends)
-    counts = _label_table(dataset, parts)
+    counts = table_of_counts(dataset.strata(), parts, max(1, len(dataset.classes)))
     train, test = _local_tests(
         dataset,
         parts,
@@ -115,7 +115,7 @@ def _inputs(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> list
         if name == "samples":
             inputs.append(np.arange(len(dataset.train)))
         elif name == "labels":
-            inputs.append(_labels(dataset)[dataset.train])
+            inputs.append(dataset.strata()[dataset.train])
         elif name in ("groups", "domains"):
             inputs.append(_groups(dataset, partition, cut)[dataset.train])
         else:
@@ -126,11 +126,6 @@ def _inputs(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> list
 def _wanted(cut: Callable[..., Parts]) -> list[str]:
     """What a partition goes by, read off its signature."""
     return [name for name in INPUTS if name in inspect.signature(cut).parameters]
-
-
-def _labels(dataset: Dataset) -> Indices:
-    """The label of every sample; 0 for all where there are targets instead of classes."""
-    return dataset.labels().astype(np.int64) if dataset.classes else np.zeros(len(dataset.y), dtype=np.int64)
 
 
 def _groups(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> Indices:
@@ -164,11 +159,6 @@ def _group_names(dataset: Dataset, groups: Sequence[int]) -> tuple[str, ...]:
     return tuple(names[group] if names else str(group) for group in groups)
 
 
-def _label_table(dataset: Dataset, parts: Pieces) -> Indices:
-    labels = _labels(dataset)
-    return table_of_counts(labels, parts, max(1, len(dataset.classes)))
-
-
 def _local_tests(
     dataset: Dataset,
     parts: Pieces,
@@ -179,7 +169,7 @@ def _local_tests(
     rng: np.random.Generator,
 ) -> tuple[Parts, Parts]:
     """Training and local test parts, by the partition's rule."""
-    labels, units = _labels(dataset), units_of(dataset)
+    labels, units = dataset.strata(), units_of(dataset)
     if rule == "own":
         return hold_out(parts, labels, share, rng, units)
     if rule == "leaky":

@@ -3,23 +3,20 @@
 import contextlib
 import gzip
 import hashlib
-import lzma
 import math
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.files import cache_folder, free_memory, open_regular, replacing
 
-UNREADABLE = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking is felt
 
 
@@ -30,20 +27,16 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def _unpacked(path: Path) -> NDArray[np.uint8]:
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open_regular(path) as file:
-            start = file.read(4)
-            if len(start) < 4 or start[:3] != b"\0\0\x08":
-                raise UserError(
-                    f"{path} is not an idx file of bytes: it begins with {start.hex() or 'nothing'}"
-                )
-            sizes = file.read(4 * start[3])
-            shape = struct.unpack(f">{start[3]}I", sizes) if len(sizes) == 4 * start[3] else ()
-            promised = math.prod(shape)
-            check_room(path, promised)
-            raw = bytearray(file.read(promised + 1))  # of which torch may write to every byte
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+    opened = gzip.open if path.suffix == ".gz" else open_regular
+    with user_error(f"{path} cannot be read"), opened(path) as file:
+        start = file.read(4)
+        if len(start) < 4 or start[:3] != b"\0\0\x08":
+            raise UserError(f"{path} is not an idx file of bytes: it begins with {start.hex() or 'nothing'}")
+        sizes = file.read(4 * start[3])
+        shape = struct.unpack(f">{start[3]}I", sizes) if len(sizes) == 4 * start[3] else ()
+        promised = math.prod(shape)
+        check_room(path, promised)
+        raw = bytearray(file.read(promised + 1))  # of which torch may write to every byte
     if not shape or len(raw) != promised:
         raise UserError(
             f"{path} is cut short or too long: shape {shape}, but "
@@ -64,7 +57,7 @@ def check_room(path: Path, promised: int) -> None:
 
 def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Read arrays of an npz file, never a pickled one; `x` of an LZMA-packed file comes from the cache if it can."""
-    try:
+    with user_error(f"{path} is not a readable npz file of plain arrays"):
         with zipfile.ZipFile(path) as archive:
             slow = any(member.compress_type == zipfile.ZIP_LZMA for member in archive.infolist())
             for key in keys:
@@ -77,8 +70,6 @@ def read_npz(path: Path, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
                 key: _cached(path, partial(stored.__getitem__, key)) if slow and key == "x" else stored[key]
                 for key in keys
             }
-    except (*UNREADABLE, RuntimeError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
-        raise UserError(f"{path} is not a readable npz file of plain arrays: {error}") from error
 
 
 def _check_promise(path: Path, archive: zipfile.ZipFile, name: str) -> None:
@@ -86,11 +77,7 @@ def _check_promise(path: Path, archive: zipfile.ZipFile, name: str) -> None:
     if name not in archive.namelist():
         return
     with archive.open(name) as member:
-        version = np.lib.format.read_magic(member)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = read(member)
+        shape, dtype = array_head(member)
     promised, there = math.prod(shape) * dtype.itemsize, archive.getinfo(name).file_size
     if promised > there:
         raise UserError(
@@ -98,6 +85,14 @@ def _check_promise(path: Path, archive: zipfile.ZipFile, name: str) -> None:
             "too few"
         )
     check_room(path, there)
+
+
+def array_head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of the array in a npy file; what is read next are its numbers."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return shape, dtype
 
 
 def _cached(path: Path, unpack: Callable[[], NDArray[Any]]) -> NDArray[Any]:

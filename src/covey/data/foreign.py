@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.data.files import read_idx
-from covey.errors import UserError
+from covey.data.files import array_head, read_idx
+from covey.errors import UserError, user_error
 from covey.files import replacing
 
 MNIST = (
@@ -83,10 +83,19 @@ class ArraysOnly(pickle.Unpickler):
 
 def read_arrays(content: bytes, where: object) -> Any:
     """What a pickle of plain values and arrays holds."""
-    try:
+    with user_error(f"{where} is refused"):
         return ArraysOnly(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:
-        raise UserError(f"{where} is refused: {error}") from error
+
+
+def read_stored(content: bytes, where: object) -> Any:
+    """What a npy file holds that is no array of numbers, but a pickle of plain values and arrays."""
+    file = io.BytesIO(content)
+    with user_error(f"{where}: its array is damaged"):
+        _, dtype = array_head(file)
+    if not dtype.hasobject:
+        raise UserError(f"{where}: its array holds {dtype}; these files hold a dict")
+    array = read_arrays(file.read(), where)
+    return array.item() if isinstance(array, np.ndarray) and array.shape == () else array
 
 
 def convert_folder(kind: str, folder: Path, out: Path, shape: Sequence[int] = ()) -> dict[str, int]:
@@ -126,26 +135,10 @@ def from_pfllib(folder: Path, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]
 
 
 def _stored_dict(path: Path) -> Any:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            content = archive.read("data.npy")
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path} is not a file of PFLlib's, an npz with one array called data: {error}"
-        ) from error
-    try:
-        file = io.BytesIO(content)
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        _, _, dtype = read(file)
-    except ValueError as error:
-        raise UserError(f"{path}: data.npy is damaged: {error}") from error
-    if not dtype.hasobject:
-        raise UserError(f"{path}: data holds {dtype}; PFLlib's files hold a dict of x and y")
-    array = read_arrays(content[file.tell() :], path)
-    return array.item() if isinstance(array, np.ndarray) and array.shape == () else array
+    said = f"{path} is not a file of PFLlib's, an npz with one array called data"
+    with user_error(said), zipfile.ZipFile(path) as archive:
+        content = archive.read("data.npy")
+    return read_stored(content, path)
 
 
 def _pair(data: Any, path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -204,29 +197,23 @@ def _samples(folder: Path) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _plain(path: Path) -> NDArray[Any]:
-    try:
+    with user_error(f"{path} is no file of a plain array"):
         found: NDArray[Any] = np.load(path, allow_pickle=False)
         return found
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no file of a plain array: {error}") from error
 
 
 def _cifar(path: Path, key: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    try:
+    with user_error(f"{path} is no batch of CIFAR"):
         batch = read_arrays(path.read_bytes(), path)
         return _numbers(batch["data"], f"{path}: data"), _numbers(batch[key], f"{path}: {key}")
-    except (OSError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is no batch of CIFAR: {error}") from error
 
 
 # ---------------------------------------------------------------------------------------------- both
 
 
 def _numbers(values: Any, where: str) -> NDArray[Any]:
-    try:
+    with user_error(f"{where} has no common shape"):
         found = np.asarray(values)
-    except ValueError as error:
-        raise UserError(f"{where} has no common shape: {error}") from error
     if found.dtype.kind not in "biuf":
         raise UserError(f"{where} holds {found.dtype}; only numbers are known")
     return found

@@ -12,7 +12,7 @@ from covey.data.convert import stratified_split
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.settings.ranges import Part, Range
 from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
@@ -146,11 +146,8 @@ def open_picture(picture: Any) -> Iterator[Any]:
         return
     from PIL import Image
 
-    try:
-        with Image.open(picture) as opened:
-            yield opened
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"{picture} is not a readable image: {error}") from error
+    with user_error(f"{picture} is not a readable image"), Image.open(picture) as opened:
+        yield opened
 
 
 def as_bytes(picture: Any, size: tuple[int, int], grey: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:

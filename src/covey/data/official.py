@@ -1,11 +1,10 @@
 """Official archives as the files that loaders read: CIFAR's binary form, SVHN's .mat, EMNIST's zip; no pickles."""
 
-import lzma
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.errors import UserError
+from covey.errors import user_error
 from covey.files import replacing
 
 PIXELS = 3 * 32 * 32
-DAMAGED = (
-    OSError,
-    EOFError,
-    KeyError,
-    ValueError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-)
 
 
 @dataclass(frozen=True)
@@ -109,18 +98,9 @@ READY = {
 }
 
 
-class _readable:  # noqa: N801
+def _readable(path: Path) -> AbstractContextManager[None]:
     """What goes wrong meanwhile is one sentence about the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DAMAGED) and not isinstance(error, UserError):
-            raise UserError(f"{self.path} is not the official file: {error}") from error
+    return user_error(f"{path} is not the official file")
 
 
 def _member(files: tarfile.TarFile, name: str) -> bytes:

@@ -12,7 +12,7 @@ from torch import Tensor
 from covey.data.image_folder import ENDINGS, as_bytes, open_picture
 from covey.data.schema import Schema
 from covey.data.types import Indices, Scale, scaled
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 
 if TYPE_CHECKING:
     from covey.folder.about import Inputs
@@ -110,13 +110,11 @@ def _rows(told: Inputs, x: Any) -> Tensor:
 
 
 def _array(told: Inputs, x: Any) -> Tensor:
-    try:
+    with user_error(f"samples must be numbers of shape {told.shape} each"):
         values = x if isinstance(x, Tensor) else np.asarray(x)
         if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
             raise UserError(f"samples hold {values.dtype}; allowed: numbers of shape {told.shape} each")
         samples = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"samples must be numbers of shape {told.shape} each: {error}") from error
     if samples.is_complex():
         raise UserError(f"samples hold {samples.dtype}; allowed: real numbers")
     shape = told.shape

@@ -1,6 +1,6 @@
 """Which files the image data sets are read from, and where people get them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -74,14 +74,35 @@ def said_size(size: int) -> str:
     return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
 
 
-def _idx(*files: tuple[str, int, str]) -> tuple[Remote, ...]:
-    return tuple(Remote(name=f"{name}-ubyte.gz", size=size, sha256=digest) for name, size, digest in files)
-
-
-# Sizes and digests are those that TensorFlow Datasets publishes for the same addresses; those of MNIST and
+# Data set, file, bytes and SHA-256: those that TensorFlow Datasets publishes for the same addresses; those of MNIST and
 # Fashion-MNIST were also computed from copies whose MD5 are the official ones.
+REMOTE = """\
+mnist train-images-idx3-ubyte.gz 9912422 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609
+mnist train-labels-idx1-ubyte.gz 28881 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c
+mnist t10k-images-idx3-ubyte.gz 1648877 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6
+mnist t10k-labels-idx1-ubyte.gz 4542 f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6
+fashion-mnist train-images-idx3-ubyte.gz 26421880 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84
+fashion-mnist train-labels-idx1-ubyte.gz 29515 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845
+fashion-mnist t10k-images-idx3-ubyte.gz 4422102 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073
+fashion-mnist t10k-labels-idx1-ubyte.gz 5148 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5
+emnist gzip.zip 561753746 fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e
+cifar10 cifar-10-binary.tar.gz 170052171 c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd
+cifar100 cifar-100-binary.tar.gz 168513733 58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec
+svhn train_32x32.mat 182040794 435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8
+svhn test_32x32.mat 64275384 cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b
+"""
+
+
+def remote_of(dataset: str) -> tuple[Remote, ...]:
+    """The files of a data set at its official place."""
+    told = (line.split() for line in REMOTE.splitlines())
+    return tuple(
+        Remote(name=file, size=int(size), sha256=sha) for name, file, size, sha in told if name == dataset
+    )
+
+
 SOURCES: Final[dict[str, Source]] = {
-    source.name: source
+    source.name: replace(source, remote=remote_of(source.name))
     for source in (
         Source(
             name="mnist",
@@ -91,28 +112,6 @@ SOURCES: Final[dict[str, Source]] = {
             ),
             origin="MNIST (LeCun, Cortes, Burges; https://storage.googleapis.com/cvdf-datasets/mnist/)",
             at="https://storage.googleapis.com/cvdf-datasets/mnist/",
-            remote=_idx(
-                (
-                    "train-images-idx3",
-                    9912422,
-                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                ),
-                (
-                    "train-labels-idx1",
-                    28881,
-                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                ),
-                (
-                    "t10k-images-idx3",
-                    1648877,
-                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                ),
-                (
-                    "t10k-labels-idx1",
-                    4542,
-                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-                ),
-            ),
         ),
         Source(
             name="fashion-mnist",
@@ -120,28 +119,6 @@ SOURCES: Final[dict[str, Source]] = {
             files="the four official idx files, .gz or not",
             origin="Fashion-MNIST (Zalando Research; https://github.com/zalandoresearch/fashion-mnist)",
             at="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            remote=_idx(
-                (
-                    "train-images-idx3",
-                    26421880,
-                    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-                ),
-                (
-                    "train-labels-idx1",
-                    29515,
-                    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-                ),
-                (
-                    "t10k-images-idx3",
-                    4422102,
-                    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-                ),
-                (
-                    "t10k-labels-idx1",
-                    5148,
-                    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-                ),
-            ),
         ),
         Source(
             name="emnist",
@@ -149,13 +126,6 @@ SOURCES: Final[dict[str, Source]] = {
             files="the four official idx files of a split (emnist-byclass-train-images-idx3-ubyte, ...), .gz or not",
             origin="EMNIST (Cohen et al. 2017; https://www.nist.gov/itl/products-and-services/emnist-dataset)",
             at="https://biometrics.nist.gov/cs_links/EMNIST/",
-            remote=(
-                Remote(
-                    name="gzip.zip",
-                    size=561753746,
-                    sha256="fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
-                ),
-            ),
         ),
         Source(
             name="cifar10",
@@ -163,13 +133,6 @@ SOURCES: Final[dict[str, Source]] = {
             files=ARRAYS,
             origin="CIFAR-10 (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html)",
             at="https://www.cs.toronto.edu/~kriz/",
-            remote=(
-                Remote(
-                    name="cifar-10-binary.tar.gz",
-                    size=170052171,
-                    sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-                ),
-            ),
         ),
         Source(
             name="cifar100",
@@ -177,13 +140,6 @@ SOURCES: Final[dict[str, Source]] = {
             files=f"{ARRAYS}, y_coarse and coarse_classes",
             origin="CIFAR-100 (Krizhevsky 2009; https://www.cs.toronto.edu/~kriz/cifar.html)",
             at="https://www.cs.toronto.edu/~kriz/",
-            remote=(
-                Remote(
-                    name="cifar-100-binary.tar.gz",
-                    size=168513733,
-                    sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-                ),
-            ),
         ),
         Source(
             name="svhn",
@@ -191,18 +147,6 @@ SOURCES: Final[dict[str, Source]] = {
             files=ARRAYS,
             origin="SVHN, cropped digits (Netzer et al. 2011; http://ufldl.stanford.edu/housenumbers/)",
             at="http://ufldl.stanford.edu/housenumbers/",
-            remote=(
-                Remote(
-                    name="train_32x32.mat",
-                    size=182040794,
-                    sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-                ),
-                Remote(
-                    name="test_32x32.mat",
-                    size=64275384,
-                    sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-                ),
-            ),
         ),
         Source(
             name="femnist",

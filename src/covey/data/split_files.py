@@ -16,7 +16,7 @@ from covey.data.image_folder import ENDINGS, SidePixels, pixels_of
 from covey.data.loaders.images import Scaling, scale_for
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.settings.ranges import Part
 from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
@@ -77,11 +77,9 @@ def read_leaf(
             return np.stack([pixels_of(Path(images) / value, side, False) for value in values])
         if letters:
             values = [[letters[c] for c in text] for text in values]
-        try:
+        with user_error(f"{folder}: the inputs of user {user!r} have no common shape"):
             found = np.asarray(values, dtype=np.int64 if letters else np.float32)
             return found.reshape(len(values), *shape) if shape else found
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{folder}: the inputs of user {user!r} have no common shape: {error}") from error
 
     def pair(user: str, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         if len(xs) != len(ys):
@@ -124,10 +122,8 @@ def _users(folder: Path, split: str) -> dict[str, tuple[list[Any], list[Any]]]:
 
 def _files(folder: Path, split: str) -> Iterator[tuple[Path, Any]]:
     for path in _paths(folder, split):
-        try:
+        with user_error(f"{path} cannot be read as JSON"):
             yield path, json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read as JSON: {error}") from error
 
 
 def _paths(folder: Path, split: str) -> list[Path]:

@@ -27,7 +27,7 @@ from covey.data.table_rows import (
 )
 from covey.data.types import Dataset, Indices
 from covey.data.usual import NUMBERS_CLIP, Usual, declare
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.settings.ranges import Part
 from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
@@ -212,12 +212,8 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
         odd = sorted(set(names) ^ set(other.column_names))
         if odd:
             raise UserError(f"the test table must have the same columns; only one of the two has {some(odd)}")
-    try:
+    with user_error("the test table must have the same types of columns"):
         whole = pa.concat_tables([t.select(names) for t in tables], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise UserError(
-            f"the test table must have the same types of columns: {str(error).splitlines()[0]}"
-        ) from error
     if len(whole) < 2:
         raise UserError(f"the table has {len(whole)} rows; there must be at least 2")
     return whole

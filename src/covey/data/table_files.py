@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from covey.data.cells import has_thousands, is_text_column, uses_commas, with_points
 from covey.data.schema import DecimalPoint
-from covey.errors import UserError
+from covey.errors import UserError, importing, user_error
 from covey.files import arrows_own
 
 PIECE = 1 << 20  # bytes of a file that are looked at together
@@ -76,7 +76,7 @@ def _arrow_in(source: Any) -> bool:
 
 
 def _from_memory(source: Any) -> pa.Table:
-    try:
+    with user_error("the rows cannot be read as a table"):
         if isinstance(source, pa.Table):
             return source
         if isinstance(source, Mapping):
@@ -88,8 +88,6 @@ def _from_memory(source: Any) -> pa.Table:
             return source.with_format("arrow")[:]
         if hasattr(source, "__arrow_c_stream__"):  # pandas, polars, duckdb
             return pa.table(source)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"the rows cannot be read as a table: {_first_line(error)}") from error
     raise UserError(
         f"a table was given as {type(source).__name__}; allowed: a CSV, Parquet or Excel file, a data frame, an Arrow "
         "table, a dict of columns, a list of dicts"
@@ -99,10 +97,8 @@ def _from_memory(source: Any) -> pa.Table:
 def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
     made = {}
     for name, cells in columns.items():
-        try:
+        with user_error(f"the column {name!r} cannot be read"):
             made[name] = cells if isinstance(cells, pa.ChunkedArray) else pa.array(cells)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"the column {name!r} cannot be read: {_first_line(error)}") from error
     return pa.table(made)
 
 
@@ -124,7 +120,7 @@ def _from_file(source: str | Path, reading: Reading) -> Opened:
         return Opened(_from_database(str(source), reading.query))
     if not path.exists():
         raise UserError(f"{path} does not exist")
-    try:
+    with user_error(f"{path} cannot be read as a table"):
         if ending in (".parquet", ".pq"):
             import pyarrow.parquet
 
@@ -136,12 +132,6 @@ def _from_file(source: str | Path, reading: Reading) -> Opened:
         if ending in EXCEL:
             return Opened(_from_excel(path, reading.sheet))
         return _from_csv(path, reading)
-    except (OSError, UnicodeError, LookupError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as a table: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [repr(error)])[0]
 
 
 # ---------------------------------------------------------------------------------------------- CSV
@@ -231,33 +221,26 @@ def _delimiter_of(path: Path, encoding: str) -> str:
 
 
 def _from_excel(path: Path, sheet: str) -> pa.Table:
-    try:
+    with importing("Excel files need the package python-calamine: install covey[excel]"):
         import python_calamine as calamine
-    except ImportError as error:
-        raise UserError("Excel files need the package python-calamine: install covey[excel]") from error
-    try:
+    with user_error(f"{path} cannot be read as an Excel file"):
         book = calamine.CalamineWorkbook.from_path(str(path))
         if sheet and sheet not in book.sheet_names:
             raise UserError(f"{path} has no sheet {sheet!r}; its sheets are {', '.join(book.sheet_names)}")
         rows = book.get_sheet_by_name(sheet or book.sheet_names[0]).to_python()
-    except (calamine.CalamineError, IndexError) as error:
-        raise UserError(f"{path} cannot be read as an Excel file: {_first_line(error)}") from error
     return _of_rows(str(path), [str(name) for name in rows[0]] if rows else [], rows[1:])
 
 
 def _from_database(source: str, query: str) -> pa.Table:
-    try:
+    with importing("databases need the package sqlalchemy: install covey[sql]"):
         import sqlalchemy
-        from sqlalchemy.exc import SQLAlchemyError
-    except ImportError as error:
-        raise UserError("databases need the package sqlalchemy: install covey[sql]") from error
     if ADDRESS.match(source):
         address = re.sub(r"^([a-z][a-z0-9+]*):/(?!/)", r"\1://", source, flags=re.I)
     elif Path(source).exists():
         address = f"sqlite:///{source}"
     else:
         raise UserError(f"{source} does not exist")
-    try:
+    with user_error(f"{source} cannot be read by a query"):
         url = sqlalchemy.make_url(address)
         if url.password:
             raise UserError(
@@ -279,8 +262,6 @@ def _from_database(source: str, query: str) -> pa.Table:
                 return _of_rows(source, list(result.keys()), [tuple(row) for row in result])
         finally:
             engine.dispose()
-    except (SQLAlchemyError, ImportError) as error:
-        raise UserError(f"{source} cannot be read by a query: {_first_line(error)}") from error
 
 
 def _of_rows(source: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:

@@ -65,23 +65,24 @@ def hold_out_units(
 ) -> tuple[list[Indices], list[Indices]]:
     """Training and test parts of every client: the same `share` of the units is held out at all of them.
 
-    A client that would have no test rows, or no training rows, gives or keeps a unit that nobody else has.
+    A client that would have no training rows keeps a unit, one that nobody else has if it has several; one that would
+    have no test rows gives such a unit, or has none.
     """
     of = ranks(int(units.max()) + 1, rng)
+    held = of < share
     owners = np.zeros(len(of), np.int64)
-    for part in parts:
-        owners[np.unique(units[part])] += 1
-    kept, tests = [], []
-    for part in parts:
-        held = of[units[part]] < share
-        own = np.unique(units[part])
-        movable = own[owners[own] == 1]
-        if len(own) > 1 and len(movable) and (held.all() or not held.any()):
-            moved = movable[of[movable].argmax() if held.all() else of[movable].argmin()]
-            held = np.where(units[part] == moved, not held.all(), held)
-        kept.append(part[~held])
-        tests.append(part[held])
-    return kept, tests
+    of_client = [np.unique(units[part]) for part in parts]
+    for own in of_client:
+        owners[own] += 1
+    for keeps in (True, False):
+        for own in of_client:
+            alone = own[owners[own] == 1] if len(own) > 1 else own[:0]
+            if keeps and len(own) and held[own].all():
+                last = alone if len(alone) else own
+                held[last[of[last].argmax()]] = False
+            elif not keeps and len(alone) and not held[own].any():
+                held[alone[of[alone].argmin()]] = True
+    return [part[~held[units[part]]] for part in parts], [part[held[units[part]]] for part in parts]
 
 
 def fold_of(view: View, folds: int, seed: int, name: str) -> Indices | None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.data.types import Indices
-from covey.errors import UserError
+from covey.errors import UserError, importing, user_error
 from covey.files import cache_folder, write_atomically
 
 PAD, UNKNOWN = "", "?"  # the first two tokens; nobody has to say either
@@ -80,10 +80,8 @@ def by_pieces(texts: Sequence[str], vocabulary: int, file: Path | None = None) -
         made.train_from_iterator(texts, trainer)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, made.to_str().encode())
-    try:
+    with user_error(f"data.tokeniser is {str(place)!r}, which is no tokenizer.json"):
         read = library.Tokenizer.from_str(place.read_text(encoding="utf-8"))
-    except Exception as error:  # the package has no exception of its own
-        raise UserError(f"data.tokeniser is {str(place)!r}, which is no tokenizer.json: {error}") from error
     names = tuple(read.id_to_token(number) or UNKNOWN for number in range(read.get_vocab_size()))
     return Tokeniser((PAD, *names[1:]), lambda text: np.array(read.encode(text).ids, np.int64))
 
@@ -95,10 +93,8 @@ def _kept(texts: Sequence[str], vocabulary: int) -> Path:
 
 
 def _library() -> Any:
-    try:
+    with importing('data.units = "pieces" needs the package tokenizers: install covey[text]'):
         import tokenizers
-    except ImportError as error:
-        raise UserError('data.units = "pieces" needs the package tokenizers: install covey[text]') from error
     return tokenizers
 
 

@@ -105,6 +105,10 @@ class Dataset:
         array: NDArray[np.generic] = self.y.numpy()
         return array
 
+    def strata(self) -> Indices:
+        """The label of every sample; 0 for all where there are targets instead of classes."""
+        return self.labels().astype(np.int64) if self.classes else np.zeros(len(self.y), dtype=np.int64)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
@@ -191,10 +195,9 @@ class Samples:
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Inputs and labels, one gather each: contiguous float32 inputs (tokens stay int64)."""
-        x = self.dataset.x.index_select(0, torch.from_numpy(self.index))
+        stored = self.dataset.x.numpy()[self.index]
+        x = torch.from_numpy(stored / np.float32(255) if stored.dtype == np.uint8 else stored)
         y = torch.from_numpy(np.ascontiguousarray(self.labels()))
-        if x.dtype == torch.uint8:
-            x = x.to(torch.float32).div_(255)
         if self.shift.effects:
             own = torch.from_numpy(self.dataset.labels()[self.index].astype(np.int64))
             x = applied(self.shift.effects, x, own, torch.from_numpy(self.index))
@@ -311,6 +314,12 @@ def scaled(x: Tensor, scale: Scale) -> Tensor:
     """(x - mean) / std, in place: by channel of images, by feature of vectors."""
     mean, std = (torch.tensor(values).view(-1, *(1,) * (x.dim() - 2)) for values in scale)
     return x.sub_(mean).div_(std)
+
+
+def unscaled(x: Tensor, scale: Scale) -> Tensor:
+    """x std + mean: the numbers before `scaled`."""
+    mean, std = (x.new_tensor(values).view(-1, *(1,) * (x.dim() - 2)) for values in scale)
+    return x * std + mean
 
 
 def _about(x: Tensor, train: int, test: int, classes: tuple[str, ...]) -> str:

@@ -31,12 +31,12 @@ class Usual:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a loader says of its data before it loads them; both functions take the loader's settings.
+    """What a loader says of its data before it loads them; functions take the loader's settings.
 
     usual: who the clients are; None: nobody. files: what the run folder keeps the hash of.
     """
 
-    usual: Callable[..., Usual] | None = None
+    usual: Usual | Callable[..., Usual] | None = None
     files: Callable[..., list[Path]] | None = None
 
 
@@ -47,10 +47,10 @@ NOTHING = Declared()
 def declare(
     loader: Callable[..., Dataset],
     *,
-    usual: Callable[..., Usual] | None = None,
+    usual: Usual | Callable[..., Usual] | None = None,
     files: Callable[..., list[Path]] | None = None,
 ) -> None:
-    """Says of a loader what its data usually mean, and which files they are read from."""
+    """Says of a loader what its data usually mean (whatever its settings, or by them), and which files they are."""
     _DECLARED[loader] = Declared(usual=usual, files=files)
 
 

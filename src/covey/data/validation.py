@@ -20,11 +20,8 @@ def on_validation(federation: Federation, fraction: float, seed: int) -> Federat
     measured or chosen on this federation has seen a test sample.
     """
     dataset = federation.dataset
-    strata = (
-        dataset.labels().astype(np.int64) if dataset.classes else np.zeros(len(dataset.y), dtype=np.int64)
-    )
     parts = [share.train.index for share in federation.shares]
-    kept, held = hold_out(parts, strata, fraction, stream(seed, "validation"), units_of(dataset))
+    kept, held = hold_out(parts, dataset.strata(), fraction, stream(seed, "validation"), units_of(dataset))
     pool = np.concatenate(held)
     seen = replace(dataset, train=np.concatenate(kept), test=pool)
     shares = tuple(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from covey.errors import RunError, UserError
+from covey.errors import RunError, UserError, user_error
 from covey.files import append, read_whole
 from covey.terminal import printable
 
@@ -71,7 +71,7 @@ class Trail:
             self.head, self.count, self.waiting = head, count, []
 
     def _look(self) -> bytes:
-        """Finds the end of the file; gives what to write first where a killed process left a part of a line."""
+        """Finds the end of the file; returns what to write first where a killed process left part of a line."""
         self.head, self.count = NOTHING, 0
         torn, ended = b"", True
         for line in checked_lines(self.path) if self.path.exists() else ():
@@ -113,10 +113,8 @@ def hash_in(line: bytes) -> str:
 
 def checked_lines(path: Path) -> Iterator[Line]:
     """The lines of a trail, one after the other, each checked against the one before; one sentence where it breaks."""
-    try:
+    with user_error(f"{path} cannot be read"):
         pieces = read_whole(path).split(b"\n")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     last, torn, ended = Line(number=0, facts={}, hash=NOTHING), b"", True
     for place, piece in enumerate(pieces, 1):
         facts = parsed(piece)

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.files import write_atomically
 from covey.settings.hosts import check_host
 
@@ -109,10 +109,8 @@ def public_text(key: Any) -> str:
 
 def private_key(path: Path) -> Any:
     """A site's key."""
-    try:
+    with user_error(f"--key {path} is not a site's key of covey certs"):
         return form.load_ssh_private_key(path.read_bytes(), None)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--key {path} is not a site's key of covey certs: {error}") from error
 
 
 def _hosts(folder: Path) -> list[str]:

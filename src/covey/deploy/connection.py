@@ -17,7 +17,7 @@ from flwr.app import Message
 from covey.deploy import flower_insides as insides
 from covey.deploy.flower.grid import from_record, to_record
 from covey.deploy.pieces import Incoming, Kept, bound_replies, fetcher, push
-from covey.errors import RunError, UserError
+from covey.errors import RunError, UserError, user_error
 from covey.files import write_atomically
 
 POLL = 0.5  # seconds between two looks at the mailbox
@@ -131,12 +131,8 @@ def connected(
             ) from error
         node = insides.node_pb2.Node(node_id=active.node_id)
         if key is not None:
-            try:
+            with user_error(f"--state {note.parent} cannot be written"):
                 write_atomically(note, str(active.node_id))
-            except OSError as error:
-                raise UserError(
-                    f"--state {note.parent} cannot be written: {error.strerror or error}"
-                ) from error
         heart = insides.HeartbeatSender(lambda: beat(client, node, note.parent))
         heart.start()
         try:
@@ -263,10 +259,8 @@ def pulled_message(
 
 def trust(ca: Path) -> ssl.SSLContext:
     """TLS that believes the CA and nobody else."""
-    try:
+    with user_error(f"--ca {ca} cannot be read"):
         return ssl.create_default_context(cafile=str(ca))
-    except OSError as error:
-        raise UserError(f"--ca {ca} cannot be read: {error}") from error
 
 
 def check_certificate(address: str, context: ssl.SSLContext, ca: str) -> None:

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from covey.deploy.certs import ca_of, certificate_of, public_text, write_private
 from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_list
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.files import write_atomically
 
 DAYS = 365  # that a site's certificate holds
@@ -42,10 +42,8 @@ def request(folder: Path, name: str) -> list[Path]:
 
 def sign(folder: Path, file: Path, *, days: int = DAYS) -> Path:
     """Where the CA's key is: a certificate for the request, and the site on the list of this folder."""
-    try:
+    with user_error(f"{file} is not a request of covey certs request"):
         asked = x509.load_pem_x509_csr(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} is not a request of covey certs request: {error}") from error
     if not asked.is_signature_valid:
         raise UserError(f"{file} is not signed with its own key")
     name = common_name(asked.subject, file)
@@ -61,11 +59,10 @@ def sign(folder: Path, file: Path, *, days: int = DAYS) -> Path:
 
 def admit(folder: Path, file: Path) -> ListedSite:
     """On the server: puts the site of a certificate that this folder's CA signed onto the list."""
-    try:
+    with user_error(f"{file} is not a certificate"):
         made = x509.load_pem_x509_certificate(file.read_bytes())
+    with user_error(f"{folder / 'ca.crt'} is not a certificate"):
         ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} or {folder / 'ca.crt'} is not a certificate: {error}") from error
     site = enter(folder, site_in(made, ca, file))
     kept = folder / "sites" / f"{site.name}.crt"
     if not kept.exists() or not kept.samefile(file):

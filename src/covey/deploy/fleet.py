@@ -190,12 +190,6 @@ class SiteFleet(WithBooks):
 
     # ------------------------------------------------------------------------------------------ the door
 
-    def ask(
-        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
-    ) -> list[Reply]:
-        """Sends the tasks, waits until all have answered or the deadline, and gives the replies by ascending id."""
-        return self.answers.once(step, tasks, lambda: self._ask(step, tasks, deadline, measure))
-
     def _ask(
         self, step: Step, tasks: Mapping[int, Task], deadline: float | None, measure: bool
     ) -> list[Reply]:
@@ -281,7 +275,7 @@ class SiteFleet(WithBooks):
         return waiting, sizes
 
     def tell(self, outcome: Outcome, name: str, seconds: float) -> None:
-        """Puts it into the status what became of a question; a refusal is said."""
+        """Notes in the status what became of a question; a refusal is reported."""
         if self.turnout.note(outcome.id, name, outcome.refused):
             self.say(f"round {self.books.round}: site {name} refused: {outcome.refused}")
         if LACKS in outcome.refused and outcome.id in self.registry.sites:
@@ -353,21 +347,16 @@ class SiteFleet(WithBooks):
         """The same sites and ledger under a model of the method's own, which the sites build themselves."""
         from covey.deploy.run import with_trainer
 
-        fleet = SiteFleet(
-            self.transport,
-            with_trainer(self.spec.of_child(model), self.lanes),
-            server_data=self.server_data,
+        fleet = replace(
+            self,
+            spec=with_trainer(self.spec.of_child(model), self.lanes),
             names=self.registry.names,
-            seed=self.seed,
-            deadline=self.deadline,
-            run=f"{self.run}{name}",
-            lanes=self.lanes,
             guard=self.books.guard,
-            say=self.say,
-            status=self.status,
-            turnout=self.turnout,
-            schema=self.schema,
-            study=self.study,
+            run=f"{self.run}{name}",
+            least=1,
+            scaling=None,
+            method="",
+            lost={},
         )
         fleet.model = model
         fleet.books.become_child(self.books, name)

@@ -10,7 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from covey.deploy.site_bounds import Bounds
 from covey.deploy.transport import HELLO, Transport, awaited, greeting
 from covey.deploy.wire import ModelSpec, model_from_plain
 from covey.errors import Refused, UserError
-from covey.files import write_atomically
+from covey.files import newest, write_atomically
 from covey.fleet.holders import SEND_FROZEN
 from covey.terminal import printable
 from covey.training.frozen import Frozen
@@ -144,8 +144,7 @@ class FrozenStore:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path(digest), content)
-        files = sorted(self.folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
-        for old in files[:-KEPT]:
+        for old in newest(self.folder, "*.safetensors")[KEPT:]:
             old.unlink()
 
     def get(self, digest: str) -> Frozen:
@@ -178,6 +177,7 @@ PIECE = 4 * 2**20  # bytes
 ANSWER_BYTES = 2**16  # of what a site answers to a piece
 
 
+@dataclass(eq=False)
 class FrozenSender:
     """Brings every site of a run the frozen part before it is asked for the first time.
 
@@ -188,17 +188,13 @@ class FrozenSender:
         what: they are called in a line of the log.
     """
 
-    def __init__(
-        self,
-        frozen: Frozen,
-        offer: Mapping[str, Any],
-        transport: Transport,
-        what: str = "frozen part of the model",
-    ) -> None:
-        self.frozen = frozen
-        self.offer, self.what = offer, what
-        self.transport = transport
-        self.content = frozen.file() if frozen.tensors else b""
+    frozen: Frozen
+    offer: Mapping[str, Any]
+    transport: Transport
+    what: str = "frozen part of the model"
+
+    def __post_init__(self) -> None:
+        self.content = self.frozen.file() if self.frozen.tensors else b""
         self.holders: set[int] = set()  # nodes
 
     def send(

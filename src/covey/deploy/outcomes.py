@@ -144,7 +144,7 @@ class Turnout:
         return news
 
     def note_training(self, asked: Collection[int], trained: Collection[int]) -> None:
-        """These were asked to train, and so many did."""
+        """These were asked to train, and these did."""
         self.asked |= {i for i in asked if i >= 0}
         self.trained |= {i for i in trained if i >= 0}
 

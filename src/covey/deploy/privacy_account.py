@@ -105,7 +105,10 @@ class PrivacyAccount:
         self._keep_anchor()
 
     def check_plan(self, planned: Told, rounds: int) -> None:
-        """Refuses a run whose updates, all of them, would spend more than is left; said before the first round."""
+        """Refuses a run whose updates, all of them, would spend more than is left; said before the first round.
+
+        The noise of single steps follows from the number of samples: then the loss would tell it, for nothing.
+        """
         if self.budget is None or not planned:
             return
         told = dict(self.told)
@@ -113,10 +116,13 @@ class PrivacyAccount:
             add_loss(told, loss, times)
         total = self.composed(self.epsilon, told)
         if total > self.budget * (1 + 1e-9):
+            would = f"the run's updates in {rounds} rounds would make this site's privacy loss"
+            if any(loss.mechanism == "steps" and loss.what == "updates" for loss in told):
+                raise Refused(f"{would} more than its budget of {self.budget:g} per sample")
             before = self.composed(self.epsilon, self.told)
             raise Refused(
-                f"the run's updates in {rounds} rounds would make this site's privacy loss {total:.3g} per sample; "
-                f"its budget is {self.budget:g} per sample, of which {before:.3g} is spent"
+                f"{would} {total:.3g} per sample; its budget is {self.budget:g} per sample, of which {before:.3g} is "
+                "spent"
             )
 
     def composed(self, epsilon: float, told: Told) -> float:

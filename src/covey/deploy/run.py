@@ -26,7 +26,8 @@ from covey.errors import UserError
 from covey.fleet.fit import check_steps
 from covey.parts.steps.scale import TellScale
 from covey.runs.config import Config
-from covey.runs.sections import DataSection, model_settings, own_settings
+from covey.runs.sections import DataSection, model_settings
+from covey.settings.choices import own_settings
 from covey.training.bench.choose import choose_bench
 from covey.training.pretrained import encoder_as_sent, encoder_of
 from covey.training.pretrained.features import encoded

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from covey.core import Client, Reply, Task
-from covey.core.codec import named_from_bytes, to_bytes
+from covey.core.codec import named_from_bytes, reply_to_plain, to_bytes
 from covey.data.schema import Schema
 from covey.data.types import ClientShare, Federation
 from covey.deploy.audit import AUDIT_FILE as AUDIT
@@ -405,21 +405,13 @@ def problem(outcome: Outcome) -> str:
 
 def _plain_outcome(outcome: Outcome, seconds: float, strict: bool) -> dict[str, Any]:
     """What the server is told of a task's end."""
+    reply = None if outcome.reply is None else reply_to_plain(outcome.reply)
+    if reply is not None and strict:  # where only what is counted leaves, nobody is told a number of samples
+        reply["size"] = min(1, reply["size"])
     return {
-        "reply": _plain_reply(outcome.reply, strict) if outcome.reply else None,
+        "reply": reply,
         "lost": UNSAID if outcome.lost and strict else outcome.lost,
         "refused": outcome.refused,
         "mistake": UNSAID if outcome.mistake and strict else outcome.mistake,
         "seconds": 0.0 if strict else seconds,  # they would tell how many samples there are
-    }
-
-
-def _plain_reply(reply: Reply, strict: bool) -> dict[str, Any]:
-    """As the codec takes it; where only what is counted leaves, nobody is told a number of samples."""
-    return {
-        "id": reply.id,
-        "vector": reply.vector,
-        "slot": reply.slot,
-        "size": min(1, reply.size) if strict else reply.size,
-        "stats": dict(reply.stats),
     }

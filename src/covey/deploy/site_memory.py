@@ -16,14 +16,12 @@ from covey.core.codec import from_bytes, to_bytes
 from covey.deploy.outcomes import is_training
 from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.deploy.wire import ModelSpec
-from covey.errors import UserError
-from covey.files import folder_lock, write_atomically
+from covey.errors import UserError, user_error
+from covey.files import folder_lock, newest, write_atomically
 from covey.folder.about import Inputs
 from covey.folder.served_model import ModelFacts, ServedModel, read_model, sentence, write_model
 from covey.folder.served_rows import digest
 from covey.parts.steps.evaluate import Evaluate, values_in
-from covey.parts.steps.judged import EvaluateAdapted
-from covey.parts.steps.personal import EvaluateOwn
 from covey.parts.steps.take_home import TakeHome
 from covey.parts.steps.train import best_row
 
@@ -35,10 +33,8 @@ ASKED = ("run", "round", "names", "seed", "client", "step", "model", "task")  # 
 @contextlib.contextmanager
 def locked_folder(folder: Path, *, wait: bool = False) -> Iterator[Path]:
     """A site's folder, for one process at a time: two would each spend the whole budget."""
-    try:
+    with user_error(f"--state {folder} cannot be made"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--state {folder} cannot be made: {error.strerror or error}") from error
     taken = f"--state {folder} is used by another covey join; give each its own"
     with folder_lock(folder, None if wait else taken):
         yield folder
@@ -103,10 +99,7 @@ class Memory:
         if self.folder is not None:
             try:
                 write_atomically(self._path(run), to_bytes(self.runs[run]))
-                files = sorted(
-                    self.folder.glob("run-*.safetensors"), key=lambda file: file.stat().st_mtime_ns
-                )
-                for old in files[:-RUNS_KEPT]:
+                for old in newest(self.folder, "run-*.safetensors")[RUNS_KEPT:]:
                     old.unlink()
             except OSError as error:
                 raise unusable(error) from error
@@ -216,7 +209,7 @@ class Home:
         facts = replace(facts, given=given or sentence(facts, own=bool(kept["own"])) + ending)
         write_model(self.path(work.run), ServedModel(network=work.network(), row=kept["row"], facts=facts))
         self.used[work.run] = not given
-        for old in newest(self.folder)[KEPT:]:
+        for old in newest(self.folder / MODELS, "*.safetensors")[KEPT:]:
             old.unlink()
 
     def path(self, run: str) -> Path:
@@ -232,11 +225,7 @@ class Home:
 
 def measured_by(step: Step, reply: Reply) -> dict[str, float]:
     """What the step found, where that is exact and of all test data."""
-    exact = (
-        isinstance(step, Evaluate | EvaluateOwn | EvaluateAdapted)
-        and getattr(step, "split", "test") == "test"
-    )
-    if not exact or getattr(step, "share", 1.0) < 1:
+    if not isinstance(step, Evaluate) or step.split != "test" or step.share < 1:
         return {}
     return {f"local-test/{name}": value for name, value in values_in(reply.stats).items()}
 
@@ -249,16 +238,11 @@ def sent(client: Client, task: Task, reply: Reply) -> tuple[int, Tensor]:
     return best_row(client, task)
 
 
-def newest(folder: Path) -> list[Path]:
-    """The models in a site's folder, the latest first."""
-    return sorted((folder / MODELS).glob("*.safetensors"), key=lambda file: -file.stat().st_mtime_ns)
-
-
 def model_at(folder: Path) -> tuple[Path, ServedModel]:
     """The model of the latest run at this site."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give the --state of covey join")
-    files = newest(folder)
+    files = newest(folder / MODELS, "*.safetensors")
     if not files:
         raise UserError(f"{folder} holds no model yet: a site has one once it has trained in a run")
     return files[0], read_model(files[0])

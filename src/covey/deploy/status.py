@@ -217,7 +217,7 @@ class Status:
 
     @contextlib.contextmanager
     def recorded(self, farewell: Callable[[str], None] = lambda _: None, **facts: Any) -> Iterator[None]:
-        """The run goes on meanwhile: a line says how it began, and one how it ended, which the sites are told, too."""
+        """Around a run: the trail says how it began and how it ended, and the sites are told the latter, too."""
         self.event("began", covey=__version__, **facts)
         how = "finished"
         try:

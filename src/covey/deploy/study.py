@@ -14,7 +14,7 @@ from covey.core.round import Method
 from covey.core.shows import shows_of
 from covey.data.schema import read_schema
 from covey.deploy.http_connection import is_signed
-from covey.errors import Refused, UserError
+from covey.errors import Refused, user_error
 from covey.parts.steps.scale import TellScale
 from covey.parts.steps.size import Size
 from covey.parts.steps.take_home import TakeHome
@@ -140,13 +140,9 @@ def signed_study(study: SiteStudy, certs: Path | None) -> SiteStudy:
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    try:
+    with user_error(f"--certs {certs} has no key of the server to sign the study with"):
         key = serialization.load_pem_private_key((certs / "server.key").read_bytes(), None)
         certificate = (certs / "server.crt").read_text(encoding="ascii")
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"--certs {certs} has no key of the server to sign the study with: {error}"
-        ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     signature = key.sign(study.text.encode("ascii"), ec.ECDSA(hashes.SHA256()))
     return SiteStudy(text=study.text, signature=signature.hex(), certificate=certificate)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from covey.errors import RunError, UserError
+from covey.errors import RunError, UserError, importing
 from covey.files import for_their_owner
 
 QUIET = {
@@ -28,10 +28,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def need_flower() -> None:
     """Says in one sentence what to install."""
     os.environ.update(QUIET)
-    try:
+    with importing("this command needs the package flwr: install covey[flower]"):
         import flwr  # noqa: F401
-    except ImportError as error:
-        raise UserError("this command needs the package flwr: install covey[flower]") from error
 
 
 @dataclass(frozen=True, kw_only=True)

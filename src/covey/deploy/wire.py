@@ -16,7 +16,7 @@ from covey.errors import Refused, UserError
 from covey.fleet.work import Call
 from covey.parts.steps.scale import of_scale, to_scale
 from covey.settings.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
-from covey.settings.choices import OneOf
+from covey.settings.choices import OneOf, without_unset
 from covey.settings.own_code import bare_name, is_own
 from covey.settings.registry import Registry, only_installed
 from covey.settings.signatures import checked, fitted, reader_of, settings_of
@@ -161,14 +161,7 @@ class ModelSpec:
 
     def plain(self) -> dict[str, Any]:
         """What travels: names without the files that they are in here, and of scale and frozen part what there is."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        fields["scale"] = of_scale(self.scale)
-        if self.scale is None:
-            del fields["scale"]
-        if not self.frozen:
-            del fields["frozen"]
-        if self.encoder is None:
-            del fields["encoder"]
+        fields = without_unset({**vars(self), "scale": of_scale(self.scale)}, "scale", "frozen", "encoder")
         # weights are a file of the server's: what is frozen of them is sent, and rows have the rest
         own = {key: value for key, value in self.settings.items() if key != "weights"}
         change = getattr(MODELS.find(self.name), "as_sent", None) if not self.child else None
@@ -194,21 +187,14 @@ class ModelSpec:
         """What it is trained for."""
         return self._child()[1] if self.child else objective_named(self.objective)
 
-    def of_child(self, model: nn.Module, *, lanes: bool = False) -> Self:
+    def of_child(self, model: nn.Module) -> Self:
         """The spec of a method's own model on the same samples."""
         maker = maker_of(model)
         if maker is None:
             raise UserError(
                 f"a {type(model).__name__} of the method's own is not part of covey, so that no site knows it"
             )
-        return replace(
-            self,
-            name=maker.name,
-            settings=maker.settings,
-            child=True,
-            lanes=lanes,
-            frozen="",
-        )
+        return replace(self, name=maker.name, settings=maker.settings, child=True, lanes=False, frozen="")
 
     def bench(self, model: nn.Module | None = None) -> Bench:
         """The bench that runs it (or the `model` that was built already), with the server's choice of trainer."""

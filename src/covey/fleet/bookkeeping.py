@@ -194,6 +194,17 @@ class WithBooks:
     def answers(self) -> HeardReplies:
         return self.books.answers
 
+    def ask(
+        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
+    ) -> list[Reply]:
+        """Sends the tasks and gives the replies by ascending id; lost and refused ones are absent."""
+        return self.answers.once(step, tasks, lambda: self._ask(step, tasks, deadline, measure))
+
+    def _ask(
+        self, step: Step, tasks: Mapping[int, Task], deadline: float | None, measure: bool
+    ) -> list[Reply]:
+        raise NotImplementedError
+
 
 def charge_trip(cost: Cost, task: Task, reply: Reply | None, trip: Trip, *, of_server: bool) -> None:
     """Adds the messages and bytes of one client; what the server asks itself is no message."""

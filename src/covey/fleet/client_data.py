@@ -12,8 +12,6 @@ from covey.data.types import Federation, Indices, Samples, View
 from covey.fleet.devices import Devices
 from covey.fleet.drift import drifted
 
-__all__ = ["ClientData", "Pooled"]
-
 
 @dataclass(frozen=True, eq=False)
 class ClientData:

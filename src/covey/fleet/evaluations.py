@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -168,14 +168,7 @@ class Evaluations:
                 parts.append((key, index))
         if not jobs:
             return True
-        scoring = Call(
-            step=SampleScores(outputs=bool(step.metrics)),
-            seed=call.seed,
-            round=call.round,
-            names=call.names,
-            number=call.number,
-            debug=call.debug,
-        )
+        scoring = replace(call, step=SampleScores(outputs=bool(step.metrics)))
         replies = [outcome.reply for outcome in execute(scoring, jobs)]
         if any(reply is None for reply in replies):
             return False

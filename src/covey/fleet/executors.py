@@ -21,15 +21,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from covey.core import Step
 from covey.core.codec import reply_from_bytes, reply_to_bytes, task_from_bytes, task_to_bytes
 from covey.errors import UserError
 from covey.fleet.client_data import ClientData
-from covey.fleet.work import Call, Job, Outcome, client_of, do, outcomes_of
+from covey.fleet.work import BUNDLE_SAMPLES, Call, Job, Outcome, client_of, do, do_in_phases, outcomes_of
 from covey.parts.mix.combine import one_by_one
 from covey.training.bench import Bench
 from covey.training.bench.base import one_thread
 
 MakeBench = Callable[[], Bench]
+PHASED = 16  # clients that a thread trains phase by phase
 COHORT = 256  # clients whose data are put together at a time; how many are stacked is up to memory
 
 
@@ -94,10 +96,16 @@ class Cohort(Serial):
 
 
 class Threads:
-    """A bench per thread; for benches that release the interpreter lock."""
+    """A bench per thread; for benches that release the interpreter lock.
 
-    def __init__(self, client_data: ClientData, make_bench: MakeBench, workers: int) -> None:
+    in_phases: whether these train a cohort with the bits that each client has alone.
+    """
+
+    def __init__(
+        self, client_data: ClientData, make_bench: MakeBench, workers: int, *, in_phases: bool = False
+    ) -> None:
         self.client_data = client_data
+        self.in_phases = in_phases
         self.workers = workers
         self.benches: SimpleQueue[Bench] = SimpleQueue()
         for _ in range(workers):
@@ -106,13 +114,9 @@ class Threads:
         self.pool = ThreadPoolExecutor(
             workers,
             thread_name_prefix="covey",
-            initializer=self._begin,
+            initializer=_begin_thread,
+            initargs=(self.threads,),
         )
-
-    def _begin(self) -> None:
-        """What a thread does first: torch counts its own threads for each of ours, so every one must be told."""
-        torch.set_num_threads(1)
-        self.threads.append(threading.get_native_id())
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         """Every thread takes jobs until none is left, the longest first; this one sleeps until all is done."""
@@ -134,15 +138,26 @@ class Threads:
     def _work(self, call: Call, waiting: deque[Job]) -> list[Outcome]:
         bench = self.benches.get()
         done: list[Outcome] = []
+        in_phases = self.in_phases and type(call.step).cohort is not Step.cohort
         try:
-            while True:
-                try:
-                    job = waiting.popleft()
-                except IndexError:
-                    return done
-                done += do(call, job, self.client_data, bench)
+            while jobs := self._taken(waiting, PHASED if in_phases else 1):
+                found = do_in_phases(call, jobs, self.client_data, bench) if len(jobs) > 1 else None
+                in_phases = in_phases and (found is not None or len(jobs) == 1)
+                if found is None:
+                    found = [one for job in jobs for one in do(call, job, self.client_data, bench)]
+                done += found
         finally:
             self.benches.put(bench)
+        return done
+
+    def _taken(self, waiting: deque[Job], most: int) -> list[Job]:
+        """The next jobs, fewer towards the end, so that all threads end together."""
+        jobs: list[Job] = []
+        most = min(most, max(1, len(waiting) // (2 * self.workers)))
+        with contextlib.suppress(IndexError):
+            while len(jobs) < most and sum(job.weight for job in jobs) < BUNDLE_SAMPLES:
+                jobs.append(waiting.popleft())
+        return jobs
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -151,6 +166,12 @@ class Threads:
         for number in self.threads:
             while os.path.exists(f"/proc/self/task/{number}"):
                 time.sleep(0.001)
+
+
+def _begin_thread(threads: list[int]) -> None:
+    """What a thread does first: torch counts its own threads for each of ours, so every one must be told."""
+    torch.set_num_threads(1)
+    threads.append(threading.get_native_id())
 
 
 class Processes:

@@ -124,10 +124,11 @@ def lengths_of(
     def measure(place: int) -> None:
         vector = replies[place].vector
         assert vector is not None
-        learned, buffers = (vector[part] - rows[place][part] for part in cuts)
-        own[place, :2] = _length(learned), _length(buffers)
-        compared = learned if columns is None else learned.index_select(0, columns)
-        torch.mul(compared, 1 / max(own[place, 0], SHORTEST), out=units[place])
+        update = vector - rows[place]
+        learned, unit = update[cuts[0]], units[place]
+        own[place, :2] = _length(learned), _length(update[cuts[1]])
+        compared = learned if columns is None else torch.index_select(learned, 0, columns, out=unit)
+        torch.mul(compared, 1 / max(own[place, 0], SHORTEST), out=unit)
 
     each(measure, range(len(replies)))
     starts: dict[int, list[float]] = {}  # many clients start from the same row

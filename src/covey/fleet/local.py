@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
@@ -93,15 +93,22 @@ class LocalFleet(WithBooks):
         self.layout = Layout.of(model, buffers)
         self.frozen = Frozen.of(model)
         self.holders = Holders(self.frozen)
+        self.client_data = ClientData(data, self.devices)
+        of_server = Known(
+            classes=len(data.dataset.classes),
+            shape=self._input_shape,
+            scale=data.dataset.scale,
+            lowest_loss=lowest_loss(self.objective),
+        )
+        # No method of this fleet: a circle would keep all data until Python's collector comes, runs later.
+        self.known = partial(known_of, of_server, self.client_data)
         self.books = Bookkeeping(
             layout=self.layout,
             known=self.known,
             guard=guard or Guard(),
             seed=seed,
             debug=self.engine.debug,
-            each=self._each,
         )
-        self.client_data = ClientData(data, self.devices)
         self.machines: list[Device] = self.devices.build(len(data.shares), stream(seed, "devices"))
         self.states: dict[int, dict[str, Any]] = {}
         self.in_flight: dict[int, Flight] = {}
@@ -141,23 +148,6 @@ class LocalFleet(WithBooks):
         unlabelled = self.client_data.unlabelled
         return [i for i in ids if i not in unlabelled] if unlabelled else ids
 
-    @cached_property
-    def _known(self) -> Known:
-        """What the server knows without asking anybody."""
-        return Known(
-            classes=len(self.data.dataset.classes),
-            shape=self._input_shape,
-            scale=self.data.dataset.scale,
-            lowest_loss=lowest_loss(self.objective),
-        )
-
-    def known(self, client: int) -> Known:
-        """What the server knows of a client."""
-        if client < 0:  # the server itself
-            return self._known
-        train, test = self.client_data.sizes(client)
-        return replace(self._known, train=train, test=test)
-
     def start(self, number: int = 0) -> Tensor:
         """A row to start from."""
         return fresh_row(self.model, self.seed, number)
@@ -184,12 +174,6 @@ class LocalFleet(WithBooks):
         return self.engine.debug
 
     # ------------------------------------------------------------------------------------------ the door
-
-    def ask(
-        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
-    ) -> list[Reply]:
-        """Sends the tasks and returns the replies by ascending id; lost and refused ones are absent."""
-        return self.answers.once(step, tasks, lambda: self._ask(step, tasks, deadline, measure))
 
     def _ask(
         self, step: Step, tasks: Mapping[int, Task], deadline: float | None, measure: bool
@@ -279,12 +263,7 @@ class LocalFleet(WithBooks):
         for used, row_bytes in peer_links(mixings, bank.shape[1], holders, replies):
             self.ledger.charge("mix.peers", cost_of_links(used, row_bytes, self.machines))
         vectors = [r.vector for r in replies if r.vector is not None]
-        return apply_mixings(mixings, bank, vectors, self._each)
-
-    def _each(self, work: Callable[[int], None], places: Sequence[int]) -> None:
-        """Does something for every place, in the workers if these are threads."""
-        each = self._executor.each if isinstance(self._executor, Threads) else one_by_one
-        each(work, places)
+        return apply_mixings(mixings, bank, vectors, self.books.each)
 
     @property
     def timed(self) -> bool:
@@ -315,7 +294,9 @@ class LocalFleet(WithBooks):
             elif mode in ("serial", "wire"):
                 self._executor = Serial(self.client_data, make, wire=mode == "wire")
             elif mode == "threads":
-                self._executor = Threads(self.client_data, make, workers)
+                exact = self.info["trainer"] == "lanes"
+                self._executor = Threads(self.client_data, make, workers, in_phases=exact)
+                self.books.each = self._executor.each
             elif mode == "ray":
                 self._executor = self._ray_executor()
             else:
@@ -423,10 +404,18 @@ class LocalFleet(WithBooks):
         """Ends the workers."""
         if self._executor is not None:
             self._executor.close()
-        self._executor = None
+        self._executor, self.books.each = None, one_by_one
         if self._crew is not None:
             self._crew.close()
             self._crew = None
+
+
+def known_of(of_server: Known, client_data: ClientData, client: int) -> Known:
+    """What the server knows of a client, or of itself, without asking anybody."""
+    if client < 0:
+        return of_server
+    train, test = client_data.sizes(client)
+    return replace(of_server, train=train, test=test)
 
 
 def time_limit(step: Step) -> float | None:

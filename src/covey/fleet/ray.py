@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.errors import RunError, UserError
+from covey.errors import RunError, UserError, importing
 from covey.fleet.client_data import ClientData
 from covey.fleet.executors import Light, common_rows, full, light, pack, pack_apart, states_of
 from covey.fleet.ray_data import SharedData
@@ -185,7 +185,7 @@ class Crew:
         return CrewExecutor(self, (self.benches, [self.ray.put(spec)]))
 
     def do(self, call: Call, jobs: Sequence[Job], bench: tuple[int, list[Any]]) -> list[Outcome]:
-        """All outcomes of the jobs, in whatever order they come."""
+        """The outcomes of all jobs, in whatever order they come."""
         outcomes: list[Outcome] = []
         common = common_rows(jobs)
         stored = self.store(call.round, common)
@@ -345,11 +345,9 @@ def connect(
     address = address or os.environ.get("RAY_ADDRESS", "")
     for name, value in (BUSY if address else {**BUSY, **LOOPBACK}).items():
         os.environ.setdefault(name, value)
-    try:
+    with importing('engine.mode is "ray", which needs the package ray: install covey[ray]'):
         import ray
         import ray._private.worker as told
-    except ImportError as error:
-        raise UserError('engine.mode is "ray", which needs the package ray: install covey[ray]') from error
     if ray.is_initialized():
         return ray, False
     # of a dead worker a run says one line of its own; Ray would print a paragraph for each

@@ -95,6 +95,21 @@ def do(call: Call, job: Job, client_data: ClientData, bench: Bench) -> list[Outc
     return outcomes_of(call.step, clients, replies)
 
 
+def do_in_phases(
+    call: Call, jobs: Sequence[Job], client_data: ClientData, bench: Bench
+) -> list[Outcome] | None:
+    """The same for jobs of one client each, phase by phase: what each phase needs stays in the caches for all of them.
+
+    None where the step cannot, or somebody's failed: one by one it is told whose.
+    """
+    clients = [client_of(call, job.ids[0], dict(job.states[0]), client_data, bench) for job in jobs]
+    try:
+        replies = call.step.cohort(clients, [job.tasks[0] for job in jobs])
+    except Exception:
+        return None
+    return None if replies is None else outcomes_of(call.step, clients, replies)
+
+
 def outcomes_of(step: Step, clients: Sequence[Client], replies: Any) -> list[Outcome]:
     """The replies as outcomes; one that is none is a mistake of the step's author, said with the place of his lines."""
     if not isinstance(replies, list) or len(replies) != len(clients):

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from covey.data.schema import Schema
 from covey.errors import UserError
 from covey.files import read_json, strict_json
 from covey.folder.checksums import ABOUT
+from covey.folder.plain import of_plain
 from covey.training.metrics import Metrics
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from covey.data.schema import Schema
     from covey.data.types import Dataset, Federation
 
 
@@ -111,47 +112,16 @@ class About:
 
     def json(self) -> str:
         """The file."""
-        plain = {
-            "schema": 1,
-            "metrics": self.metrics.plain(),
-            "dataset": self.dataset,
-            "classes": list(self.classes),
-            "clients": list(self.clients),
-            "inputs": self.inputs.plain(),
-        }
-        return strict_json(plain, indent=1)
+        made = {"metrics": self.metrics.plain(), "inputs": self.inputs.plain()}
+        return strict_json({"schema": 1, **vars(self), **made}, indent=1)
 
 
 def read_about(folder: Path) -> About:
     """What the folder says of itself; a folder without the file says nothing."""
     try:
-        plain = read_json(folder / ABOUT)
-        return About(
-            metrics=Metrics.from_plain(plain["metrics"]),
-            dataset=str(plain["dataset"]),
-            classes=tuple(map(str, plain["classes"])),
-            clients=tuple(map(str, plain["clients"])),
-            inputs=inputs_from_plain(plain["inputs"]),
-        )
+        about: About = of_plain(About, read_json(folder / ABOUT))
+        return about
     except FileNotFoundError:
         return About()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{folder / ABOUT} is damaged: it cannot be read.") from error
-
-
-def inputs_from_plain(plain: Mapping[str, Any]) -> Inputs:
-    """What `Inputs.plain` told, through JSON."""
-    from covey.data.schema import Schema
-
-    schema = plain.get("schema")
-    mean, std = plain["scale"] or ((), ())
-    return Inputs(
-        shape=tuple(plain["shape"]),
-        dtype=plain["dtype"],
-        scale=(tuple(mean), tuple(std)) if plain["scale"] else None,
-        features=tuple(plain["features"]),
-        schema=Schema.from_plain(schema) if schema is not None else None,
-        resized=bool(plain.get("resized", False)),
-        encoder=plain.get("encoder"),
-        **{key: None if plain.get(key) is None else float(plain[key]) for key in ("low", "high", "reach")},
-    )

@@ -32,11 +32,11 @@ class Checkpoint:
     state: State
     fleet: Mapping[str, Any]
     extra: Mapping[str, Any]
-    journal: Piece = Piece()
+    journal: Piece = Piece.of(b"")
 
     @property
     def origins(self) -> list[Origin]:
-        """Whose own things the run was made of."""
+        """What the run was made of that is not built in."""
         return [Origin(**origin) for origin in self.extra.get("own", ())]
 
 
@@ -122,23 +122,9 @@ def _is_whole(folder: Path, kept: KeptCheckpoint) -> bool:
 
 
 def _to_bytes(checkpoint: Checkpoint) -> bytes:
-    state = checkpoint.state
-    data, arrays = take_apart(
-        {
-            "state": {
-                "models": state.models,
-                "groups": dict(state.groups),
-                "memory": dict(state.memory),
-                "seen": short_ids(state.seen),
-                "notes": dict(state.notes),
-                "round": state.round,
-                "worked": state.worked,
-            },
-            "fleet": dict(checkpoint.fleet),
-            "extra": dict(checkpoint.extra),
-        },
-        alike=True,
-    )
+    state = {**vars(checkpoint.state), "seen": short_ids(checkpoint.state.seen)}
+    whole = {"state": state, "fleet": checkpoint.fleet, "extra": checkpoint.extra}
+    data, arrays = take_apart(whole, alike=True)
     plain = torch.from_numpy(np.frombuffer(json.dumps(data).encode(), dtype=np.uint8).copy())
     return safetensors.torch.save({**arrays, PLAIN: plain})
 

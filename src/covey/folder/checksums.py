@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.files import open_regular, read_json, read_whole, write_atomically
+from covey.folder.plain import of_plain
 
 FORMAT = 2
 INDEX_FILE = "checkpoint.json"
@@ -25,8 +26,12 @@ NOT_THE_SAME = "its SHA-256 is not the one that was written"
 class Piece:
     """The first `length` bytes of a file, and their SHA-256."""
 
-    length: int = 0
-    sha256: str = hashlib.sha256().hexdigest()
+    length: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            raise ValueError("no file has fewer than 0 bytes")
 
     @staticmethod
     def of(content: bytes) -> Piece:
@@ -34,11 +39,9 @@ class Piece:
 
     def read(self, path: Path) -> bytes:
         """The piece of this file; one sentence where it is shorter or not the same."""
-        try:
-            with open_regular(path) as file:  # no more is asked for than there is: a length may be any number
-                content = file.read(min(self.length, os.fstat(file.fileno()).st_size))
-        except OSError as error:
-            raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
+        # no more is asked for than there is: a length may be any number
+        with user_error(f"{path} is damaged: it cannot be read"), open_regular(path) as file:
+            content = file.read(min(self.length, os.fstat(file.fileno()).st_size))
         if len(content) < self.length:
             raise UserError(f"{path} is shorter than the checkpoint says; this run is damaged")
         if hashlib.sha256(content).hexdigest() != self.sha256:
@@ -60,7 +63,7 @@ class KeptCheckpoint:
     round: int
     file: str
     content: Piece
-    journal: Piece = field(default_factory=Piece)
+    journal: Piece = Piece.of(b"")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +108,8 @@ def read_index(folder: Path) -> Index | None:
     try:
         if saved.get("sha256") != _digest(content):
             raise UserError(f"{path} is damaged: {NOT_THE_SAME}")
-        return Index(
-            kept=tuple(_kept(part) for part in content["kept"]),
-            config=tuple(_text(digest) for digest in content["config"]),
-            files={name: _piece(piece) for name, piece in content["files"].items()},
-        )
+        index: Index = of_plain(Index, content)
+        return index
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged: it is not the index of a run") from error
 
@@ -125,40 +125,13 @@ def check_files(folder: Path, index: Index) -> None:
 def check_config(folder: Path, index: Index) -> None:
     """config.toml is the one that the checkpoint belongs to."""
     path = folder / "config.toml"
-    try:
+    with user_error(f"{path} is damaged: it cannot be read"):
         digest = hashlib.sha256(read_whole(path)).hexdigest()
-    except OSError as error:
-        raise UserError(f"{path} is damaged: it cannot be read: {error.strerror or error}") from error
     if index.config and digest not in index.config:
         raise UserError(
             f"config.toml was changed after the checkpoint was written, or is damaged ({path}); "
             "start a new run with it instead"
         )
-
-
-def _kept(part: Mapping[str, Any]) -> KeptCheckpoint:
-    return KeptCheckpoint(
-        round=_whole(part["round"]),
-        file=_text(part["file"]),
-        content=_piece(part["content"]),
-        journal=_piece(part["journal"]),
-    )
-
-
-def _piece(part: Mapping[str, Any]) -> Piece:
-    return Piece(length=_whole(part["length"]), sha256=_text(part["sha256"]))
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise TypeError("not a whole number from 0 of 64 bits")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -111,15 +111,9 @@ def fleet_measurements(ledger: Ledger) -> list[Measurement]:
     }
     found = [Measurement(split="fleet", metric=name, value=value) for name, value in counts.items()]
     for kind, cost in ledger.this_round.items():
-        values = {
-            "messages": cost.messages,
-            "bytes_up": cost.bytes_up,
-            "bytes_down": cost.bytes_down,
-            "bytes_peer": cost.bytes_peer,
-            "seconds": cost.seconds,
-        }
         found += [
-            Measurement(split="fleet", metric=f"{name}:{kind}", value=value) for name, value in values.items()
+            Measurement(split="fleet", metric=f"{name}:{kind}", value=value)
+            for name, value in vars(cost).items()
         ]
     for busy in ledger.busy:
         found.append(Measurement(split="fleet", metric="start", value=busy.start, client=busy.client))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from covey.errors import UserError
+from covey.errors import importing
 from covey.folder.served_model import KEY, ServedModel, model_bytes
 
 Format = Literal["safetensors", "torch", "onnx"]
@@ -29,12 +29,8 @@ def as_files(model: ServedModel, name: str, format: Format) -> dict[str, bytes]:
 
 def onnx_bytes(model: ServedModel) -> bytes:
     """The whole network for samples as the network takes them, scaled; the facts are in its metadata."""
-    try:
+    with importing("the format onnx needs the packages onnx and onnxscript: install covey[onnx]"):
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            "the format onnx needs the packages onnx and onnxscript: install covey[onnx]"
-        ) from error
     inputs = model.facts.inputs
     dtype = torch.int64 if inputs.dtype == "int64" and inputs.encoder is None else torch.float32
     sample = torch.zeros((2, *inputs.model_shape), dtype=dtype)

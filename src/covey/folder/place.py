@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from covey.errors import UserError
-from covey.files import arrows_own, remove
+from covey.errors import UserError, user_error
+from covey.files import arrows_own, remove, write_atomically
 from covey.folder.checksums import SERVED_FILE, Index, check_config, check_files, read_index
 from covey.folder.read import read_summary
 from covey.folder.served_rows import ServedRows
@@ -27,7 +27,8 @@ BEGUN = {
     "checkpoint.json",
     "checkpoint.json.tmp",
 }
-OF_SERVE = {"superlink", "status.json", "audit.jsonl"}
+STARTS = "starts"  # the rounds that a server of real sites has continued from, line by line
+OF_SERVE = {"superlink", "status.json", "audit.jsonl", STARTS, f"{STARTS}.tmp"}
 
 
 def tables_in(folder: Path) -> dict[str, Any]:
@@ -139,12 +140,21 @@ def clear(folder: Path) -> None:
             remove(path)
 
 
+def tries(folder: Path, done: int) -> int:
+    """Which try of the round after `done` now begins, which is written down before anybody is asked.
+
+    What was told in the others has nobody heard, and is booked all the same. Whoever came to `done` has tried, too.
+    """
+    path = folder / STARTS
+    before = path.read_text() if path.exists() else ""
+    write_atomically(path, f"{before}{done}\n")
+    return before.split().count(str(done)) + 1 + bool(done)
+
+
 def exists(path: Path) -> bool:
     """Whether it is there; a path that the system does not take is a mistake that is said."""
-    try:
+    with user_error(f"{short(path)} cannot be a folder"):
         return path.exists()
-    except OSError as error:
-        raise UserError(f"{short(path)} cannot be a folder: {error.strerror or error}") from error
 
 
 def make(folder: Path) -> None:

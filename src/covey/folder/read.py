@@ -18,7 +18,7 @@ from covey.training.metrics import Metrics, split_name
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunView:
-    """Everything that a run folder tells."""
+    """Everything that can be read from a run folder."""
 
     path: Path
     config: str

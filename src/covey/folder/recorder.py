@@ -26,6 +26,7 @@ from covey.folder.about import About
 from covey.folder.checkpoint import Checkpoint, save_checkpoint
 from covey.folder.checksums import ABOUT, FROZEN, SERVED_FILE, Index, Piece, read_index, write_index
 from covey.folder.journal import Journal, JournalRow, data_rows, fleet_measurements
+from covey.folder.place import tries
 from covey.folder.served_rows import ServedRows, facts_of, gathered
 from covey.folder.summary import Best, Costs, Losses, Summary, Target
 from covey.parts.group.figures import with_true_labels
@@ -86,6 +87,8 @@ class Recorder:
         self.saved_at = 0.0
         self.pending: Checkpoint | None = None
         with storing(folder):
+            if not fleet.simulated:
+                fleet.ledger.tries = tries(folder, resumed.state.round if resumed else 0)
             if resumed is None:
                 self._begin()
             else:
@@ -125,6 +128,7 @@ class Recorder:
             self._follow(end)
             self.clients = len(self.fleet.members())
             self.engine = dict(self.fleet.info)
+            self.fleet.ledger.tries = 1
             self.pending = self._checkpoint(end.state)
             due = time.perf_counter() - self.saved_at > self.config.top.checkpoint_seconds
             if due or end.state.round == end.rounds:

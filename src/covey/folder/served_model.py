@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from covey.errors import UserError
 from covey.files import storing, write_atomically
-from covey.folder.about import Inputs, inputs_from_plain
+from covey.folder.about import Inputs
 from covey.folder.answers import Answers
+from covey.folder.plain import of_plain
 from covey.folder.served_rows import digest
 from covey.parts.steps.at_home import AT_HOME
 from covey.settings.catalogue import MODELS
@@ -83,15 +84,8 @@ class ModelFacts:
         plain = json.loads(text)
         if plain.pop("format") != FORMAT:
             raise ValueError("it was written by another version of covey")
-        known = {f.name for f in fields(cls)}
-        plain = {name: value for name, value in plain.items() if name in known}
-        return cls(
-            **{
-                **plain,
-                "classes": tuple(map(str, plain["classes"])),
-                "inputs": inputs_from_plain(plain["inputs"]),
-            }
-        )
+        facts: Self = of_plain(cls, plain)
+        return facts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import safetensors.torch
@@ -16,25 +16,15 @@ import torch
 from torch import Tensor
 
 from covey.core import Method, State, Task
-from covey.errors import UserError
+from covey.errors import user_error
 from covey.folder.checkpoint import long_ids, short_ids
 from covey.parts.steps.served import Serving, leaves_all_as_sent, share_of
 from covey.training.rows import Layout
 
 KEPT_BYTES = 500_000_000  # of rows that are not in the bank
 FORMAT = 1
+ARRAYS = ("slots", "row_of", "share", "digests", "bank")
 NOWHERE = -1  # the row of a client that made none, or has it at its own site alone
-
-
-class UsedRow(Protocol):
-    """The row that a client uses, and the slot that it came from."""
-
-    @property
-    def client(self) -> int: ...
-    @property
-    def slot(self) -> int: ...
-    @property
-    def row(self) -> Tensor: ...
 
 
 def digest(row: Tensor) -> bytes:
@@ -100,13 +90,7 @@ class ServedRows:
             "rows": self.rows is not None,
             **self.facts,
         }
-        arrays = {
-            "slots": torch.from_numpy(self.slots),
-            "row_of": torch.from_numpy(self.row_of),
-            "share": torch.from_numpy(self.share),
-            "digests": torch.from_numpy(self.digests),
-            "bank": torch.from_numpy(self.bank),
-        }
+        arrays = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
         if not isinstance(known, int):
             arrays["clients"] = torch.from_numpy(known)
         if self.rows is not None:
@@ -116,7 +100,7 @@ class ServedRows:
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """What `to_bytes` wrote; a `UserError` for anything else."""
-        try:
+        with user_error("it does not hold the rows that clients use"):
             length = int.from_bytes(content[:8], "little")
             plain = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["covey"])
             arrays = safetensors.torch.load(content)
@@ -126,16 +110,10 @@ class ServedRows:
             return cls(
                 round=int(plain.pop("round")),
                 clients=long_ids(clients if clients is not None else arrays["clients"].numpy()),
-                slots=arrays["slots"].numpy(),
-                row_of=arrays["row_of"].numpy(),
-                share=arrays["share"].numpy(),
-                digests=arrays["digests"].numpy(),
-                bank=arrays["bank"].numpy(),
                 rows=arrays["rows"] if stored else None,
                 facts=plain,
+                **{name: arrays[name].numpy() for name in ARRAYS},
             )
-        except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-            raise UserError(f"it does not hold the rows that clients use: {error}") from error
 
 
 def facts_of(method: Method, layout: Layout) -> dict[str, Any]:
@@ -150,13 +128,14 @@ def facts_of(method: Method, layout: Layout) -> dict[str, Any]:
 
 
 def gathered(
-    used: Iterable[UsedRow],
+    used: Iterable[tuple[int, int, Tensor]],
     state: State,
     tasks: Mapping[int, Task],
     serving: Serving,
     facts: Mapping[str, Any],
 ) -> ServedRows:
-    """The rows as they are stored: equal ones once, those of the bank by their number."""
+    """The rows as they are stored, of a client, a slot and a row each: equal ones once, those of the bank by their
+    number."""
     places = {client: place for place, client in enumerate(state.seen)}
     slots = np.full(len(places), NOWHERE, np.int32)
     row_of = np.full(len(places), NOWHERE, np.int32)
@@ -167,7 +146,7 @@ def gathered(
     rows: list[Tensor] | None = []
     in_bank = {digest(row): number for number, row in reversed(list(enumerate(state.models)))}
     most = KEPT_BYTES // max(1, 4 * state.models.shape[1])
-    for client, slot, row in ((one.client, one.slot, one.row) for one in used):
+    for client, slot, row in used:
         mark = marks.get(row.data_ptr()) or digest(row)
         if client in tasks and row.data_ptr() == tasks[client].models.data_ptr():
             marks[row.data_ptr()] = mark  # the tasks hold it, so that no other row can come to lie there

@@ -1,6 +1,7 @@
 """CFL: clustered federated learning by splitting (Sattler et al., 2020)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from covey.arrays import Array
 from covey.core import KNOWN_GROUPS, ONE_MODEL, Method, Mixing, Reply, Round, Shows, Task, method, part
 from covey.core.shows import ANY_GROUPS
+from covey.methods.baselines import fedavg
 from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Everybody
@@ -96,10 +98,4 @@ def cfl(train: Train, *, mix: Annotated[SplitAndAverage, Inline()] = FILLED) -> 
     et al., 2020). The two lengths depend on the model and the learning rate. An unseen client joins the group whose
     model fits its data best.
     """
-    return Method(
-        name="cfl",
-        select=Everybody(),
-        send=to_known_group,
-        local=train,
-        mix=mix,
-    )
+    return replace(fedavg(train), name="cfl", select=Everybody(), send=to_known_group, mix=mix)

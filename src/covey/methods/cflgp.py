@@ -3,16 +3,18 @@
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from torch import Tensor
 
 from covey.core import Client, Key, Known, Method, Reply, Round, Shows, Step, Task, method, part, step
 from covey.core.needs import GROUPS, MODEL_PER_GROUP
 from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
-from covey.parts.group.reports import first_come
+from covey.parts.banks import one_per_parent
+from covey.parts.group.reports import k_groups
+from covey.parts.selection.clustered_sampling import count_sketch
 from covey.parts.steps.stepwise import LocalBatches
 from covey.parts.steps.train import Train, best_row
 from covey.settings import FILLED, Count, Inline
@@ -37,21 +39,16 @@ class TellGradient(Step):
 
 
 def folded(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A count sketch: every number goes with a random sign to a random place, the same for all clients."""
-    rng = np.random.default_rng(len(vector))
-    places, signs = rng.integers(SKETCH, size=len(vector)), rng.choice([-1.0, 1.0], size=len(vector))
-    return np.asarray(np.bincount(places, weights=signs * vector, minlength=SKETCH), np.float64)
+    """A count sketch, with the same places and signs for all clients."""
+    return count_sketch(vector, SKETCH, np.random.default_rng(len(vector)))
 
 
 def spectral_groups(features: NDArray[np.float64], k: int, seed: int) -> NDArray[np.int64]:
     """K-means on the first k left singular vectors of the features, each row of length 1."""
-    from sklearn.cluster import KMeans
-
     u, s, _ = np.linalg.svd(features, full_matrices=False)
     points = u[:, :k] * s[:k]
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
-    count = min(k, len(np.unique(points.round(9), axis=0)))
-    return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
+    return k_groups(points, k, seed)
 
 
 def as_before(new: NDArray[np.int64], old: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -119,9 +116,8 @@ class EqualStarts:
 
     k: Count = 4
 
-    def __call__(self, now: Round) -> Any:
-        missing = max(self.k, max(now.groups.values(), default=-1) + 1) - len(now.models)
-        return torch.cat([now.models, now.fleet.start().repeat(missing, 1)]) if missing > 0 else now.models
+    def __call__(self, now: Round) -> Tensor:
+        return one_per_parent(now, range(max(self.k, max(now.groups.values(), default=-1) + 1)))
 
 
 @method("cfl-gp", family="clusters")

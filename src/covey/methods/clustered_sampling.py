@@ -1,9 +1,10 @@
 """Clustered sampling (Fraboni et al., 2021)."""
 
+from dataclasses import replace
 from typing import Literal
 
 from covey.core import Method, method
-from covey.parts.mix.average import Average
+from covey.methods.baselines import random
 from covey.parts.selection.clustered_sampling import FromUrns, remember_sketches
 from covey.parts.steps.train import Train
 from covey.settings import Count
@@ -21,10 +22,6 @@ def clustered_sampling(
     Args:
         by: urns hold clients of similar size, or of similar updates.
     """
-    return Method(
-        name="clustered-sampling",
-        select=FromUrns(per_round=per_round, by=by),
-        local=train,
-        mix=Average(weighting="equal"),
-        after=(remember_sketches,) if by == "similarity" else (),
-    )
+    after = (remember_sketches,) if by == "similarity" else ()
+    select = FromUrns(per_round=per_round, by=by)
+    return replace(random(train), name="clustered-sampling", select=select, after=after)

@@ -1,10 +1,12 @@
 """DivFL: diverse client selection for federated learning via submodular maximization (Balakrishnan et al., 2022)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from covey.arrays import Array
 from covey.core import SKETCHED, Method, Round, method, part
-from covey.parts.mix.average import Average
+from covey.methods.baselines import random
 from covey.parts.selection.clustered_sampling import SKETCHES, remember_sketches
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
@@ -46,10 +48,5 @@ def divfl(train: Train, *, per_round: Count = 10) -> Method:
     Greedily, each next client lowers most the sum over all clients of the distance to the nearest chosen update
     (Balakrishnan et al., 2022; updates as sketches of 512 numbers).
     """
-    return Method(
-        name="divfl",
-        select=Diverse(per_round=per_round),
-        local=train,
-        mix=Average(weighting="equal"),
-        after=(remember_sketches,),
-    )
+    select = Diverse(per_round=per_round)
+    return replace(random(train), name="divfl", select=select, after=(remember_sketches,))

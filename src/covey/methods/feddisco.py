@@ -83,7 +83,7 @@ class DiscoAverage:
         usual = float(np.mean(list(known.values()))) if known else 0.0
         distance = np.array([known.get(reply.id, usual) for reply in now.replies])
         values = disco_weights(weights(now.replies, "samples"), distance, self.a, self.b)
-        return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], values)])
+        return Mixing(factors=[weighted_rows(now, values)])
 
 
 @method("feddisco", family="aggregation", paper="https://arxiv.org/abs/2305.19229")

@@ -13,6 +13,7 @@ from covey.core.needs import ACCURACY
 from covey.core.reply_schema import SHARE, Known
 from covey.core.shows import NOTHING
 from covey.errors import UserError
+from covey.methods.baselines import fedavg
 from covey.parts.mix.average import weighted_rows
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
@@ -128,7 +129,7 @@ class FairAverage:
             np.array([float(times[reply.id]) for reply in now.replies]),
             self.beta,
         )
-        return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
+        return Mixing(factors=[weighted_rows(now, weights)])
 
 
 @method("fedfa", family="aggregation")
@@ -149,9 +150,9 @@ def fedfa(
     sign is that of the public code, which brakes.
     """
     train = replace(train, momentum=gamma)
-    return Method(
+    return replace(
+        fedavg(train, per_round=per_round),
         name="fedfa",
-        select=Uniform(per_round=per_round),
         local=ScoredTrain(train=train),
         mix=mix,
         update=ServerMomentum(train=train, gamma=gamma, momentum=momentum),

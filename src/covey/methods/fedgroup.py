@@ -11,7 +11,7 @@ from covey.arrays import Array
 from covey.core import ANY_GROUPS, GROUPS, Key, Method, Round, Shows, Task, method, part
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.ask_once import ask_once, grouped_once
-from covey.parts.group.reports import first_come
+from covey.parts.group.reports import k_groups
 from covey.parts.mix.gram import products
 from covey.parts.steps.train import Train
 from covey.settings import Count
@@ -69,12 +69,8 @@ class ByDecomposedCosine:
         return {reply.id: cosine for reply, cosine in zip(replies, found, strict=True)}
 
     def found(self, now: Round, told: dict[int, NDArray[Any]]) -> dict[int, int]:
-        from sklearn.cluster import KMeans
-
         table = np.stack([told[i] for i in sorted(told)])
-        count = min(self.groups, len(np.unique(table.round(9), axis=0)))
-        seed = int(now.stream("k-means").integers(2**31))
-        labels = first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(table))
+        labels = k_groups(table, self.groups, int(now.stream("k-means").integers(2**31)))
         return dict(zip(sorted(told), labels.tolist(), strict=True))
 
     def nearest(self, now: Round, told: dict[int, NDArray[Any]], at: NDArray[Any]) -> int:

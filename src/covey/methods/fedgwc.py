@@ -11,11 +11,11 @@ from covey.core import Client, Fact, Key, Method, Mixing, Reply, Round, Shows, T
 from covey.core.needs import KNOWN_GROUPS, ONE_MODEL
 from covey.core.reply_schema import Known, Stat
 from covey.core.shows import ANY_GROUPS
+from covey.data.ground_truth import numbered
+from covey.methods.baselines import fedavg
 from covey.methods.cfl import to_known_group
-from covey.parts.group.reports import first_come
 from covey.parts.mix.average import weights
 from covey.parts.mix.regroup import regrouped
-from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings import FILLED, Count, Inline, Positive
 
@@ -77,7 +77,7 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
             points = spectral_embedding(table, n_components=count, random_state=seed)
             score = float(davies_bouldin_score(points, tried))
             if score < best:
-                best, labels = score, first_come(tried)
+                best, labels = score, numbered(tried)
     return labels
 
 
@@ -153,10 +153,5 @@ def fedgwc(
     means for all pairs make the interactions, whose columns tell which clients are alike: spectral clusters, as many as
     have the lowest Davies-Bouldin score (Licciardi et al., 2025).
     """
-    return Method(
-        name="fedgwc",
-        select=Uniform(per_round=per_round),
-        send=to_known_group,
-        local=TrainWithCourse(train=train),
-        mix=mix,
-    )
+    base, local = fedavg(train, per_round=per_round), TrainWithCourse(train=train)
+    return replace(base, name="fedgwc", send=to_known_group, local=local, mix=mix)

@@ -72,7 +72,7 @@ class CommonDescent:
         gram = products(moves) / np.outer(lengths, lengths)
         pull = self.eta * shortest(gram, samples / samples.sum(), self.eps) / lengths
         step = csr_array(np.concatenate([[1 - pull.sum()], pull])[None])
-        buffers = weighted_rows(now, [reply.slot for reply in now.replies], samples)
+        buffers = weighted_rows(now, samples)
         return [
             Mixing(factors=[step], columns=slice(0, trainable)),
             Mixing(factors=[buffers], columns=slice(trainable, None)),

@@ -104,9 +104,7 @@ class ByMass:
 
     def __call__(self, now: Round) -> Mixing:
         explained = [float(np.asarray(reply.stats["mass"])[reply.slot].sum()) for reply in now.replies]
-        return Mixing(
-            factors=[weighted_rows(now, [r.slot for r in now.replies], np.maximum(explained, 1e-6))]
-        )
+        return Mixing(factors=[weighted_rows(now, np.maximum(explained, 1e-6))])
 
 
 @part("after", "label-mass", shows=FIT_OF_MODELS, needs=(MASS,), gives=(LABELS,))

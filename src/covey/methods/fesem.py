@@ -1,17 +1,18 @@
 """FeSEM: multi-center federated learning (Long et al., 2023)."""
 
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from covey.core import ANY_GROUPS, KNOWN_GROUPS, ONE_MODEL, Method, Mixing, Round, Shows, method, part
+from covey.methods.baselines import fedavg
 from covey.methods.cfl import to_known_group
-from covey.parts.group.reports import first_come
+from covey.parts.group.reports import k_groups
 from covey.parts.mix.average import weights
 from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
-from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline
 
@@ -42,20 +43,13 @@ class NearestCentre:
         trainable = now.fleet.layout.trainable
         rows = [reply.vector[:trainable] for reply in now.replies if reply.vector is not None]
         if len(now.models) == 1:
-            labels = self.first(now, products([row - now.models[0, :trainable] for row in rows]))
+            points = coordinates(products([row - now.models[0, :trainable] for row in rows]))
+            labels = k_groups(points, self.k, int(now.stream("k-means").integers(2**31)))
         else:
             centres = now.models[:, :trainable]
             labels = np.array([int((centres - row).double().square().sum(1).argmin()) for row in rows])
         now.groups = now.groups | {r.id: int(g) for r, g in zip(now.replies, labels, strict=True)}
         return regrouped(now, max(len(now.models), int(labels.max()) + 1), weights(now.replies, "samples"))
-
-    def first(self, now: Round, gram: NDArray[np.float64]) -> NDArray[np.int64]:
-        from sklearn.cluster import KMeans
-
-        points = coordinates(gram)
-        count = min(self.k, len(np.unique(points.round(9), axis=0)))
-        seed = int(now.stream("k-means").integers(2**31))
-        return first_come(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
 
 
 @method("fesem", family="clusters", paper="https://arxiv.org/abs/2005.01026")
@@ -65,10 +59,4 @@ def fesem(train: Train, *, per_round: Count = 10, mix: Annotated[NearestCentre, 
     r_i = argmin over k of ||w_i - c_k||, c_k = mean of its members' models (Long et al., 2023, FeSEM). Who has no group
     yet works on the model that fits its data best.
     """
-    return Method(
-        name="fesem",
-        select=Uniform(per_round=per_round),
-        send=to_known_group,
-        local=train,
-        mix=mix,
-    )
+    return replace(fedavg(train, per_round=per_round), name="fesem", send=to_known_group, mix=mix)

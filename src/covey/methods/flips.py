@@ -1,12 +1,13 @@
 """FLIPS: federated learning using intelligent participant selection (Bhope et al., 2023)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from covey.core import GROUPS, NOTHING, Key, Method, Round, method, part
+from covey.methods.baselines import fedavg
 from covey.methods.cafa import by_label_mix
-from covey.parts.mix.average import Average
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
 from covey.settings import Count
@@ -54,10 +55,5 @@ def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None)
     Args:
         clusters: how many clusters of label mixes; none: by the best silhouette.
     """
-    return Method(
-        name="flips",
-        group=by_label_mix(clusters=clusters),
-        select=Equitable(per_round=per_round),
-        local=train,
-        mix=Average(),
-    )
+    group, select = by_label_mix(clusters=clusters), Equitable(per_round=per_round)
+    return replace(fedavg(train), name="flips", group=group, select=select)

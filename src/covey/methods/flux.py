@@ -3,7 +3,6 @@
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,6 +12,7 @@ from covey.core.needs import GROUPS, MODEL_PER_GROUP
 from covey.core.reply_schema import Stat
 from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
+from covey.parts.banks import one_per_parent
 from covey.parts.group.density import Density
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
@@ -172,9 +172,7 @@ class ByMoments:
 @part("bank", "per-group-from-common", shows=NOTHING, needs=(GROUPS,), gives=(MODEL_PER_GROUP,))
 def one_per_group_from_common(now: Round) -> Tensor:
     """A model for every group; a new group starts from the common model that was trained before."""
-    rows = now.models if len(now.models) else now.fleet.start()[None]
-    missing = max(now.groups.values(), default=0) + 1 - len(rows)
-    return torch.cat([rows, rows[:1].expand(missing, -1)]) if missing > 0 else rows
+    return one_per_parent(now, [0] * (1 + max(now.groups.values(), default=0)))
 
 
 @method("flux", family="clusters")

@@ -1,6 +1,7 @@
 """HeteroFL (Diao et al., 2021) and FedRolex (Alam et al., 2022): weak devices train a part of every layer."""
 
 from dataclasses import replace
+from typing import Annotated
 
 from covey.core import Method, method
 from covey.parts.mix.average import Weighting
@@ -8,7 +9,7 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.narrow import TrainNarrow
 from covey.parts.steps.train import Train
 from covey.parts.widths import AverageCovered, ServeWidths, ToWidths, WidthShare
-from covey.settings import Count, takes
+from covey.settings import FILLED, Count, Inline
 
 
 @method("heterofl", family="devices", paper="https://arxiv.org/abs/2010.01264")
@@ -40,22 +41,13 @@ def heterofl(
 
 
 @method("fedrolex", family="devices", paper="https://arxiv.org/abs/2212.01548")
-@takes(heterofl)
-def fedrolex(
-    train: Train,
-    *,
-    per_round: Count = 10,
-    weighting: Weighting = "equal",
-    widths: tuple[WidthShare, ...] = (1.0, 0.5, 0.25),
-) -> Method:
+def fedrolex(train: Train, *, base: Annotated[Method, Inline(heterofl)] = FILLED) -> Method:
     """HeteroFL whose parts roll: in round t a narrow client trains the units from t on, so that all are trained evenly.
 
     Of n units of a hidden layer a client of width r has those numbered t, t + 1, ..., t + ceil(r n) - 1 modulo n
     (Alam et al., 2022). A client uses the part that it would train next.
     """
-    return replace(
-        heterofl(train, per_round=per_round, weighting=weighting, widths=widths),
-        name="fedrolex",
-        send=ToWidths(widths=widths, rolling=True),
-        serve=ServeWidths(widths=widths, rolling=True),
-    )
+    assert isinstance(base.send, ToWidths)
+    assert isinstance(base.serve, ServeWidths)
+    send, serve = replace(base.send, rolling=True), replace(base.serve, rolling=True)
+    return replace(base, name="fedrolex", send=send, serve=serve)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
-import torch
 
 from covey.arrays import Array
 from covey.core import Key, Method, Round, Shows, method, part
@@ -89,10 +88,7 @@ class ByEntropy(PerRound):
 def remember_biases(now: Round) -> None:
     """Keeps what every worker's update did to the last trainable tensor, usually the output biases."""
     layout = now.fleet.layout
-    sizes = [torch.Size(shape).numel() for shape in layout.shapes]
-    ends = np.cumsum(sizes)
-    last = max(k for k, end in enumerate(ends) if end <= layout.trainable)
-    columns = slice(int(ends[last] - sizes[last]), int(ends[last]))
+    columns = [span for span in layout.spans.values() if span.stop <= layout.trainable][-1]
     told = {
         reply.id: (reply.vector - now.start_of(reply))[columns].double().numpy()
         for reply in now.replies

@@ -17,7 +17,7 @@ from covey.core.needs import UTILITY
 from covey.core.reply_schema import Stat
 from covey.core.shows import EXACT_LOSSES
 from covey.methods.baselines import random
-from covey.parts.mix.average import Average, Weighting
+from covey.parts.mix.average import Weighting
 from covey.parts.selection.feedback import ByLosses, remember_losses
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
@@ -323,13 +323,8 @@ def oort(
     Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
     than T, the duration at `percentile`, which the pacer moves. A falling share of the places goes to untried clients.
     """
-    return Method(
-        name="oort",
-        select=select,
-        local=TrainWithUtility(train=train),
-        mix=Average(weighting=weighting),
-        after=(remember_utilities,),
-    )
+    base, local = random(train, weighting=weighting), TrainWithUtility(train=train)
+    return replace(base, name="oort", select=select, local=local, after=(remember_utilities,))
 
 
 @method("oort-simple", family="selection")

@@ -1,8 +1,10 @@
 """REFL: resource-efficient federated learning (Abdelmoniem et al., 2023)."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from covey.core import ROUNDS_OF_SUMS, Key, Method, Round, Shows, method, part
+from covey.methods.baselines import fedavg
 from covey.methods.stale import FirstArrivals
 from covey.parts.mix.late import FreshAndLate
 from covey.parts.selection.plain import PerRound
@@ -32,10 +34,5 @@ def refl(train: Train, *, per_round: Count = 10, mix: Annotated[FreshAndLate, In
     largest d)) beside 1 for a fresh reply, d how far it would move the fresh ones' mean (Abdelmoniem et al., 2023;
     availability is the share of rounds so far, in place of a forecast).
     """
-    return Method(
-        name="refl",
-        select=LeastAvailable(per_round=per_round),
-        local=train,
-        gather=FirstArrivals(count=per_round),
-        mix=mix,
-    )
+    select, gather = LeastAvailable(per_round=per_round), FirstArrivals(count=per_round)
+    return replace(fedavg(train), name="refl", select=select, gather=gather, mix=mix)

@@ -1,12 +1,13 @@
 """FedAvg with an optimiser at the server: FedAvgM (Hsu et al., 2019), FedAdam, FedYogi, FedAdagrad (Reddi et al.)."""
 
 from dataclasses import replace
+from typing import Annotated
 
 from covey.core import Method, method
 from covey.methods.baselines import FedAvg
 from covey.parts.steps.train import Train
 from covey.parts.update.optimiser import ServerOptimiser
-from covey.settings import FILLED, PartBelowOne, Positive, takes
+from covey.settings import FILLED, Inline, PartBelowOne, Positive, takes
 
 
 @method("fedavgm", family="aggregation", paper="https://arxiv.org/abs/1909.06335")
@@ -37,19 +38,10 @@ def fedadam(
 
 
 @method("fedyogi", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
-@takes(ServerOptimiser, without=("rule",))
-def fedyogi(
-    train: Train,
-    *,
-    lr: Positive = 0.01,
-    base: FedAvg = FILLED,
-    beta1: PartBelowOne = 0.9,
-    beta2: PartBelowOne = 0.99,
-    tau: Positive = 1e-3,
-) -> Method:
+def fedyogi(train: Train, *, base: Annotated[Method, Inline(fedadam)] = FILLED) -> Method:
     """FedAdam whose second moment moves by a bounded amount: v <- v - (1 - beta2) g^2 sign(v - g^2)."""
-    update = ServerOptimiser(rule="yogi", lr=lr, beta1=beta1, beta2=beta2, tau=tau)
-    return replace(base, name="fedyogi", update=update)
+    assert isinstance(base.update, ServerOptimiser)
+    return replace(base, name="fedyogi", update=replace(base.update, rule="yogi"))
 
 
 @method("fedadagrad", family="aggregation", paper="https://arxiv.org/abs/2003.00295")

@@ -16,6 +16,7 @@ from covey.core import Key, Method, Round, by_losses, method, part
 from covey.methods.baselines import random
 from covey.parts.mix.average import Weighting
 from covey.parts.selection.feedback import ByLosses, remember_losses
+from covey.parts.selection.plain import drawn_clients
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, Count, Inline
 
@@ -63,10 +64,8 @@ class ByTier(ByLosses):
             "current": current,
         }
         TIERS.keep(now.memory, kept)
-        members = [i for i in tiers[current] if i in here]
-        size = min(self.per_round, len(members))
-        drawn = now.stream("select").choice(sorted(members), size=size, replace=False)
-        return sorted(int(i) for i in drawn)
+        members = sorted(i for i in tiers[current] if i in here)
+        return drawn_clients(members, self.per_round, now.stream("select"))
 
     def _with_unseen(
         self, state: Mapping[str, Any] | None, now: Round, seconds: Mapping[int, float]

@@ -72,7 +72,7 @@ class AverageCovered:
     weighting: Weighting = "samples"
 
     def __call__(self, now: Round) -> list[Mixing]:
-        values, slots = weights(now.replies, self.weighting), [reply.slot for reply in now.replies]
+        values = weights(now.replies, self.weighting)
         held = [now.tasks[reply.id].columns for reply in now.replies]
         everything = torch.arange(now.models.shape[1])
         bits = {name: 1 << bit for bit, name in enumerate(dict.fromkeys(map(id, held)))}
@@ -83,6 +83,6 @@ class AverageCovered:
         mixings = []
         for among in np.unique(code).tolist():
             said = [bool(among & bits[id(columns)]) for columns in held]
-            factor = weighted_rows(now, slots, values * np.array(said))
+            factor = weighted_rows(now, values * np.array(said))
             mixings.append(Mixing(factors=[factor], columns=everything[torch.from_numpy(code == among)]))
         return mixings

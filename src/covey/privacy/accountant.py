@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from covey.errors import UserError
+from covey.errors import UserError, importing
 
 Accountant = Literal["pld", "rdp"]
 Relation = Literal["zero-out", "replace-one"]
@@ -64,12 +64,10 @@ class Sums:
 
 def library() -> Any:
     """The package `dp_accounting`, or one sentence on how to get it."""
-    try:
+    with importing("private needs the package dp-accounting: install covey[private]"):
         import dp_accounting
         import dp_accounting.pld
         import dp_accounting.rdp
-    except ImportError as error:
-        raise UserError("private needs the package dp-accounting: install covey[private]") from error
     logging.getLogger("absl").setLevel(logging.ERROR)  # it tells of every order of RDP that is of no use
     return dp_accounting
 

@@ -10,6 +10,7 @@ from covey.core import (
     Select,
     gives_of,
     hiding_clients,
+    hiding_samples,
     needs_of,
     private_form,
     shows_of,
@@ -40,7 +41,7 @@ DESCRIBED_SHARE = (
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     if settings.level == "example" and settings.epsilon is not None:
-        method, settings = with_private_parts(method, settings)
+        method, settings = with_private_parts(hiding_samples(method), settings)
     secure = SecureSums(settings=settings) if settings.secure else None
     if settings.level == "client" and (noise := one_sum(settings, rounds)):
         method = hiding_clients(method, noise, secure)

@@ -314,7 +314,8 @@ class SketchSums:
         if not has_noise:
             rng = now.stream("prototypes", "noise", self.number) if now.fleet.simulated else None
             sums = gaussian(torch.from_numpy(sums.ravel()), self.noise, rng).numpy().reshape(sums.shape)
-        book_sums(now.memory, Sums(noise=self.noise, sampling=Sampling()))
+        tries = now.fleet.ledger.tries
+        book_sums(now.memory, Sums(noise=self.noise, sampling=Sampling(), times=tries))
         for client in now.here:
             now.fleet.ledger.lose(client, Loss(what="embeddings", mechanism="sum", noise=self.noise))
         return np.asarray(sums)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from covey.core import Key, Reply, Round, Step
 from covey.core.privacy_loss import Loss
 from covey.privacy.accountant import Sampling, Sums, epsilon_of, noise_for
-from covey.privacy.plan import goes_on
 from covey.privacy.settings import Private
 
 REPEATED: Key[int] = Key("private.repeated")  # rounds that a stopped server of real sites made again
@@ -25,9 +24,10 @@ class BookedReplies:
         return self.settings.evaluations
 
     def __call__(self, now: Round, step: Step) -> list[Reply]:
-        self.book_unheard(now)
+        again = now.fleet.ledger.tries - 1
+        REPEATED.keep(now.memory, REPEATED.get(now.memory, 0) + again)
         now.tasks = {client: task for client, task in now.tasks.items() if self.may(now, client)}
-        for client in now.tasks:
+        for client in now.seen if again else now.tasks:  # whom a lost try asked is not known
             self.book(now, client)
         now.notes["noise of the clients"] = {"text": self.words()}
         return now.fleet.ask(step, now.tasks) if now.tasks else []
@@ -37,7 +37,7 @@ class BookedReplies:
         if self.settings.level == "example" or self.settings.epsilon is None:
             return True
         told = [self.loss(now), *now.fleet.ledger.told.get(client, {})]
-        times = [1, *now.fleet.ledger.told.get(client, {}).values()]
+        times = [now.fleet.ledger.tries, *now.fleet.ledger.told.get(client, {}).values()]
         sums = [
             Sums(noise=loss.noise / 2, sampling=Sampling(), times=count)
             for loss, count in zip(told, times, strict=True)
@@ -45,25 +45,15 @@ class BookedReplies:
         ]
         return epsilon_of(sums, self.settings.delta) <= self.settings.epsilon * (1 + 1e-6)
 
-    def book(self, now: Round, client: int, loss: Loss | None = None) -> None:
+    def book(self, now: Round, client: int) -> None:
         """An update with noise costs each time; a promise is made for all of them, and one of a longer run for more."""
-        loss, told = loss or self.loss(now), now.fleet.ledger.told.get(client, {})
+        loss, told = self.loss(now), now.fleet.ledger.told.get(client, {})
         if self.settings.level == "local":
             now.fleet.ledger.lose(client, loss)
         elif loss not in told:
             for earlier in [one for one in told if one.mechanism == "promised"]:
                 del told[earlier]
             now.fleet.ledger.lose(client, loss)
-
-    def book_unheard(self, now: Round) -> None:
-        """What everybody may have sent in a round that a server of real sites did not live to write down."""
-        if not goes_on(now):
-            return
-        before = self.loss(now)
-        REPEATED.keep(now.memory, REPEATED.get(now.memory, 0) + 1)
-        for client in now.seen:
-            if self.settings.level == "local" or now.fleet.ledger.told.get(client, {}).pop(before, 0):
-                self.book(now, client)
 
     def loss(self, now: Round) -> Loss:
         if self.settings.level == "local":

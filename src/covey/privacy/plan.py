@@ -14,7 +14,6 @@ from covey.privacy.settings import Private
 SPENT: Key[list[dict[str, Any]]] = Key("private.sums")  # the sums that were told so far
 NOISE: Key[dict[str, Any]] = Key("private.noise")  # the noise in use, and for which plan it was found
 CLIP: Key[float] = Key("private.clip")
-SESSION: Key[str] = Key("private.session")  # of the server of real sites that made the last sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,31 +67,9 @@ class Plan:
     def book(self, now: Round, noise: float, sampling: Sampling) -> float:
         """Books the sums of this round, and gives what the run has spent in all."""
         if (now.number - 1) % self.settings.bands == 0:  # for the cohorts that come after, too
-            book_sums(now.memory, Sums(noise=noise, sampling=sampling))
+            tries = now.fleet.ledger.tries
+            book_sums(now.memory, Sums(noise=noise, sampling=sampling, times=tries))
         return epsilon_of(spent_sums(now.memory), self.settings.delta, self.settings.accountant)
-
-    def unheard(self, now: Round) -> Sums | None:
-        """Books the sums of a round that was made and then lost, because the server of real sites was stopped.
-
-        Their model may have been seen, and the round is made again under fresh noise.
-        """
-        spent = spent_sums(now.memory)
-        if not goes_on(now) or not spent:
-            return None
-        last = replace(spent[-1], times=1)
-        self.book(now, last.noise, last.sampling)
-        return last
-
-
-def goes_on(now: Round) -> bool:
-    """Whether this is the first round of a server of real sites after it was stopped.
-
-    A simulation makes the same round again, with the same noise.
-    """
-    session = str(getattr(now.fleet, "session", ""))
-    before = SESSION.get(now.memory, session)
-    SESSION.keep(now.memory, session)
-    return not now.fleet.simulated and before != session
 
 
 def planned_sampling(select: Select, clients: int) -> Sampling:

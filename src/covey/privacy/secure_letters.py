@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from covey.errors import UserError
+from covey.errors import importing
 
 Which = Literal["seed", "key"]
 Pair = tuple[bytes, bytes]  # shares of a seed and of a key
@@ -31,12 +31,8 @@ def both_commitments(dealer: int, holder: int, shares: Pair) -> NDArray[np.uint8
 
 def primitives() -> Any:
     """Keys, shares and sealed letters, or one sentence on how to get them."""
-    try:
+    with importing("private.secure needs cryptography and pycryptodome: install covey[private]"):
         from covey.privacy import secure_keys
-    except ImportError as error:
-        raise UserError(
-            "private.secure needs cryptography and pycryptodome: install covey[private]"
-        ) from error
     return secure_keys
 
 

@@ -40,7 +40,7 @@ FEWEST = 4.0  # and so many samples
 FARTHEST = 12.0  # standard deviations that no noise is away: one number in 10^32 is
 
 
-@step(kind="query.sketch", of_labels=True)
+@step(kind="query.sketch", of_labels=True, passes=0.1 * FORWARD_SHARE)
 class SketchClasses(Step):
     """Asks for class sums and counts under Gaussian noise: (epsilon, delta) for one sample, whatever is computed of it.
 
@@ -125,9 +125,6 @@ class SketchClasses(Step):
                 low=-far / COUNTED_AS, high=known.train + far / COUNTED_AS, shape=(known.classes,)
             ),
         }
-
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.1 * FORWARD_SHARE * train
 
 
 def class_table(x: torch.Tensor, labels: NDArray[np.int64], classes: int, dims: int) -> Array:

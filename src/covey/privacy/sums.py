@@ -66,11 +66,11 @@ class NoisySums:
     def __call__(self, now: Round, step: Step) -> list[Reply]:
         settings, seen = self.plan.settings, self.secure is None
         replies = now.fleet.ask(step, now.tasks) if seen and now.tasks else []
-        if seen and now.tasks and not replies:
-            return []
         sampling = self.plan.sampling(now)
-        if settings.has_noise:
-            self.book_unheard(now)
+        if seen and now.tasks and not replies:
+            if settings.has_noise and now.fleet.ledger.tries > 1:  # in a lost try somebody may have answered
+                self.account(now, self.planned(now, replies, sampling), sampling)
+            return []
         sums = self.planned(now, replies, sampling)
         if seen:
             self.add(now, replies, sums)
@@ -207,17 +207,12 @@ class NoisySums:
             found = gaussian(found, sums.split.count, rng)
         return float(found[0]) / self.whole(sums.expected) + 0.5
 
-    def book_unheard(self, now: Round) -> None:
-        """What everybody may have lost in a round that a server of real sites did not live to write down."""
-        if lost := self.plan.unheard(now):
-            for client in {*now.fleet.members(), *now.seen}:
-                now.fleet.ledger.lose(client, loss_of(lost.noise, lost.sampling))
-
     def account(self, now: Round, sums: RoundSums, sampling: Sampling) -> None:
         """Books the round for everybody who could have been in it, and tells the report who stands behind what."""
         self.plan.book(now, sums.noise, sampling)
         could = sorted({*now.fleet.members(), *now.seen})
-        there = now.tasks if sampling.kind == "none" else self.plan.turn(now.number, could)
+        known = sampling.kind == "none" and now.fleet.ledger.tries == 1  # whom a lost try asked is not
+        there = now.tasks if known else self.plan.turn(now.number, could)
         for client in there:
             now.fleet.ledger.lose(client, loss_of(sums.noise, sampling))
         now.notes["clients behind each model"] = {

@@ -1,4 +1,4 @@
-"""Who came, went or changed while a run is under way, in words, from its configuration."""
+"""Which clients joined, left or drifted during a run, in words, from its configuration."""
 
 import tomllib
 from collections.abc import Mapping

@@ -90,14 +90,9 @@ def draw_curves(
     title: str = "",
     bands: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
     singles: Mapping[str, Sequence[ArrayLike]] | None = None,
-    target: float | None = None,
     log_x: bool = False,
-    log_y: bool = False,
 ) -> None:
-    """One line a name from its (x, y); `bands` are (low, high) around a line, `singles` thin lines beside it.
-
-    `target` is a dashed level.
-    """
+    """One line a name from its (x, y); `bands` are (low, high) around a line, `singles` thin lines beside it."""
     with one_picture(path, (7.0, 4.0), title) as axes:
         for place, (name, (x, y)) in enumerate(curves.items()):
             style = DASHES[place // 5 % len(DASHES)]
@@ -111,44 +106,21 @@ def draw_curves(
                 )
             for single in (singles or {}).get(name, ()):
                 axes.plot(np.asarray(x), np.asarray(single), color=hue(place), linewidth=0.7, alpha=0.55)
-        if target is not None:
-            axes.axhline(target, color=SOFT, linestyle=(0, (4, 3)), linewidth=1)
         if log_x:
             axes.set_xscale("log")
-        if log_y:
-            axes.set_yscale("log")
         axes.set(xlabel=x_label, ylabel=y_label)
         axes.margins(x=0.01)
         if len(curves) > 1:
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def draw_bars(
-    bars: Mapping[str, float],
-    *,
-    path: Path,
-    y_label: str = "",
-    title: str = "",
-    spreads: Mapping[str, float] | None = None,
-    references: Mapping[str, float] | None = None,
-) -> None:
-    """One bar a name; `y_label` names the values, `spreads` are error bars, `references` a paper's numbers."""
+def draw_bars(bars: Mapping[str, float], *, path: Path, y_label: str = "", title: str = "") -> None:
+    """One bar a name; `y_label` names the values."""
     names = list(bars)
     rows = np.arange(len(names))[::-1]
     with one_picture(path, (7.0, 1.2 + 0.42 * len(names)), title) as axes:
-        errors = [spreads.get(name, 0.0) for name in names] if spreads else None
         hues = [hue(place) for place in range(len(names))]
-        drawn = axes.barh(
-            rows, list(bars.values()), xerr=errors, color=hues, height=0.62, ecolor=INK, capsize=3
-        )
-        if references:
-            known = [
-                (row, references[name]) for row, name in zip(rows, names, strict=True) if name in references
-            ]
-            axes.plot(
-                [v for _, v in known], [r for r, _ in known], "D", color=INK, markersize=5, label="paper"
-            )
-            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        drawn = axes.barh(rows, list(bars.values()), color=hues, height=0.62)
         axes.bar_label(
             drawn, labels=[f"{value:.4g}" for value in bars.values()], padding=6, color=INK, fontsize=9
         )
@@ -159,16 +131,7 @@ def draw_bars(
         axes.margins(x=0.14)
 
 
-def draw_heatmap(
-    values: ArrayLike,
-    *,
-    path: Path,
-    x_labels: Sequence[str] | None = None,
-    y_labels: Sequence[str] | None = None,
-    x_label: str = "",
-    y_label: str = "",
-    title: str = "",
-) -> None:
+def draw_heatmap(values: ArrayLike, *, path: Path, x_labels: Sequence[str], title: str = "") -> None:
     """A matrix as shades, rows downwards; small matrices with their numbers inside."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -180,14 +143,10 @@ def draw_heatmap(
         image = axes.imshow(table, cmap=shades, aspect="auto", interpolation="nearest")
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
-        axes.set(xlabel=x_label, ylabel=y_label)
-        if x_labels is not None:
-            rotated = max((len(name) for name in x_labels), default=0) > 4
-            axes.set_xticks(
-                range(columns), x_labels, rotation=60 if rotated else 0, ha="right" if rotated else "center"
-            )
-        if y_labels is not None:
-            axes.set_yticks(range(rows), y_labels)
+        rotated = max((len(name) for name in x_labels), default=0) > 4
+        axes.set_xticks(
+            range(columns), x_labels, rotation=60 if rotated else 0, ha="right" if rotated else "center"
+        )
         axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02).outline.set_visible(False)
         if table.size <= 144:
             middle = (np.nanmin(table) + np.nanmax(table)) / 2

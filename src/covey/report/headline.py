@@ -64,7 +64,7 @@ def tiles(run: RunView) -> Html:
     wall = run.summary.wall_seconds
     small = f"{run.summary.rounds_done:,} rounds"
     small += f" · computed in {show_seconds(wall)}" if wall is not None else ""
-    took.append(tile("time of the fleet", show_seconds(cost.seconds), small))
+    took.append(tile("simulated time", show_seconds(cost.seconds), small))
     if run.summary.epsilon:
         most = max(run.summary.epsilon.values())
         took.append(tile("largest privacy loss (ε) of a client", show_epsilon(most), epsilon_words(most)))
@@ -101,16 +101,18 @@ def comparison(runs: Sequence[RunView], labels: Sequence[str]) -> Html:
         )
         for place, (label, hue) in enumerate(zip(labels, hues_of(labels), strict=True))
     ]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
     found = verdict(Replicas(runs={label: [run] for label, run in zip(labels, runs, strict=True)}))
+    hint = "Large: the last round. Small: the best value @ its round. Bold: the best of the column."
+    return results_table(heads, rows, found, [hint])
+
+
+def results_table(heads: Sequence[Html], rows: Sequence[Html], found: str, hints: Sequence[str]) -> Html:
+    """All runs, with what was found in a sentence above, and how to read it beneath."""
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
     return markup(
         tag("p", found, class_="verdict"),
         tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
-        tag(
-            "p",
-            "Large: the last round. Small: the best value @ its round. Bold: the best of the column.",
-            class_="hint",
-        ),
+        *(tag("p", hint, class_="hint") for hint in hints if hint),
     )
 
 
@@ -159,7 +161,7 @@ def time_column(runs: Sequence[RunView]) -> HeadlineCells:
     leaders = best_rows(of_finished(runs, spent), highest=False)
     rounds = [f"{run.summary.rounds_done:,} rounds" for run in runs]
     cells = [(show_seconds(v), rounds[at], at in leaders) for at, v in enumerate(spent)]
-    return ("time", "of the fleet"), cells
+    return ("time", "simulated"), cells
 
 
 def head_of(head: tuple[str, str]) -> Html:

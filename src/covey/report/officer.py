@@ -287,20 +287,20 @@ def items(texts: Sequence[str]) -> Html:
 def losses(statement: Statement) -> Html:
     heads = [
         "what is told",
-        "who learns it",
-        "mechanism",
         "ε, one sample",
         persons(statement.rows),
         "ε, the client",
+        "who learns it",
+        "mechanism",
     ]
     rows = [
         [
             line.what if line.what == "all" else f"{line.what}: {MEANT.get(line.what, '')}",
-            line.to,
-            line.mechanism,
             shown_epsilon(line.sample),
             "–" if line.person is None else shown_epsilon(line.person),
             shown_epsilon(line.client),
+            line.to,
+            line.mechanism,
         ]
         for line in statement.lines
     ]
@@ -330,13 +330,25 @@ def promise(statement: Statement) -> str:
         who, epsilon = "person", line.person
     apart = any(math.isinf(one.sample) for one in statement.lines)
     aside = " The exact evaluations in the table are not part of that: they have no bound." if apart else ""
-    factor = f" = {math.exp(epsilon):,.{0 if epsilon > 3 else 1}f}" if epsilon < 30 else ""
+    bound = at_most(epsilon)
+    digits = 0 if epsilon > 3 else 1
+    factor = ""
+    if epsilon < 30:
+        factor = f" = {math.ceil(math.exp(float(bound)) * 10**digits) / 10**digits:,.{digits}f}"
     return (
         f"Whatever anybody computes from what was told, the odds of any conclusion change by at most a "
         f"factor of e^"
-        f"{epsilon:.3g}{factor}, but for a chance of {statement.delta:g}, whether the data of one {who} "
+        f"{bound}{factor}, but for a chance of {statement.delta:g}, whether the data of one {who} "
         f"were among it or not, under the assumptions below.{aside}"
     )
+
+
+def at_most(epsilon: float) -> str:
+    """Three digits, rounded up: a bound that is printed too small is none."""
+    if not 0 < epsilon < math.inf:
+        return f"{epsilon:g}"
+    step = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return f"{math.ceil(epsilon / step - 1e-9) * step:.3g}"
 
 
 def dpia(statement: Statement) -> list[str]:
@@ -346,13 +358,17 @@ def dpia(statement: Statement) -> list[str]:
     bound = (
         "no bound holds for all that is told; see the table for what is exact"
         if line is None
-        else f"epsilon {line.sample:.3g} for a row, "
+        else f"epsilon {at_most(line.sample)} for a row, "
         + (
-            f"{line.person:.3g} for a person, "
+            f"{at_most(line.person)} for a person, "
             if line.person is not None and math.isfinite(line.person)
             else ""
         )
-        + (f"{line.client:.3g} for a client" if math.isfinite(line.client) else "no bound for a whole client")
+        + (
+            f"{at_most(line.client)} for a client"
+            if math.isfinite(line.client)
+            else "no bound for a whole client"
+        )
     )
     return [
         f"Nature of the processing. Models are trained where the data are; rows do not leave a client. "

@@ -85,7 +85,7 @@ def embedded(data: object) -> Html:
 
 
 def of_first_seed(replicas: Replicas) -> Html | None:
-    """Says what the pictures of single runs are of."""
+    """Which seed the charts of single runs show."""
     words = (
         f"Clients, devices, costs and notes are of seed {replicas.seeds[0]}, one of {len(replicas.seeds)}."
     )

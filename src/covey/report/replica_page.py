@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from covey.report.headline import swatch
-from covey.report.markup import Html, markup, tag
+from covey.report.headline import results_table, swatch
+from covey.report.markup import Html, tag
 from covey.report.payload import page_data
 from covey.report.replicas import Replicas, against_words, mean_curves, replica_columns, verdict
 from covey.report.table import TableColumn, hues_of
@@ -23,22 +23,13 @@ def study_headline(replicas: Replicas) -> Html:
         cells = [study_cell(column, place) for column in columns[1:]]
         name = tag("th", swatch(hue), columns[0].cells[place], scope="row")
         rows.append(tag("tr", name, *cells))
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="wide")
     title = metric_title(replicas.metric)
     words = [
         f"{title[0].upper()}{title[1:]}, after the last round; {replicas.in_words()}. Bold: the best mean.",
         against_words(replicas),
     ]
-    return tag(
-        "section",
-        tag("h2", "Results"),
-        markup(
-            tag("p", verdict(replicas), class_="verdict"),
-            tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Results"),
-            *(tag("p", line, class_="hint") for line in filter(None, words)),
-        ),
-        id="results",
-    )
+    inner = results_table(heads, rows, verdict(replicas), words)
+    return tag("section", tag("h2", "Results"), inner, id="results")
 
 
 def study_cell(column: TableColumn, place: int) -> Html:

@@ -18,6 +18,7 @@ from covey.report.table import (
     best_rows,
     headline_metric,
     known_metrics,
+    lowest,
     target_words,
     targets_of,
 )
@@ -113,10 +114,7 @@ def replica_columns(replicas: Replicas, metric: str | None = None) -> list[Table
         ("all\nbytes", lambda run: float(run.summary.cost.bytes), show_bytes),
         ("fleet\ntime", lambda run: run.summary.cost.seconds, show_seconds),
     ):
-        means = [mean_of(replicas.values(label, read)) for label in labels]
-        columns.append(
-            TableColumn(head=head, cells=tuple(map(show, means)), best=best_rows(means, highest=False))
-        )
+        columns.append(lowest(head, [mean_of(replicas.values(label, read)) for label in labels], show))
     return columns + against_columns(replicas, metric, is_share(metric, metrics))
 
 

@@ -33,11 +33,8 @@ def run_details(run: RunView, label: str, place: int, runs: int) -> Html:
 
 def section(title: str, anchor: str, place: int, *parts: Html | None) -> Html:
     """A section of a run."""
-    return (
-        tag("section", tag("h2", title), *parts, id=anchor or None, data_part=title.lower())
-        if place == 0
-        else tag("section", tag("h2", title), *parts, data_part=title.lower())
-    )
+    name = anchor if place == 0 and anchor else None
+    return tag("section", tag("h2", title), *parts, id=name, data_part=title.lower())
 
 
 def figure(chart: str) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -27,18 +27,6 @@ class Bound:
 
 
 Number = float | Bound | None  # None: there is no such number
-
-
-def to_json(number: Number) -> Any:
-    """A bound as {"over": 512.3}."""
-    return {number.side: number.value} if isinstance(number, Bound) else number
-
-
-def from_json(value: Any) -> Number:
-    if isinstance(value, dict):
-        ((side, number),) = value.items()
-        return Bound(float(number), side)
-    return None if value is None else float(value)
 
 
 def value_of(number: float | Bound) -> float:

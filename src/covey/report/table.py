@@ -103,12 +103,9 @@ def known_metrics(runs: Sequence[RunView]) -> Metrics:
     return Metrics(metric for run in runs for metric in run.metrics.known.values())
 
 
-def summary_columns(
-    runs: Sequence[RunView], metric: str | None = None, target: float | None = None
-) -> list[TableColumn]:
+def summary_columns(runs: Sequence[RunView], metric: str | None = None) -> list[TableColumn]:
     """One row per run: best, last, worst 10%, what the target took, all bytes, seconds on the run's clock."""
     asked, metric = metric, metric or headline_metric(runs)
-    targets = [(metric, target)] if target is not None else targets_of(runs, asked)
     metrics = known_metrics(runs)
     highest = higher_is_better(metric, metrics)
 
@@ -126,7 +123,7 @@ def summary_columns(
     if split == "local-test":  # one row is about one split
         worst = f"{split}/{base}-worst10"
         columns.append(measured("worst\n10%", worst, [run.summary.last.get(worst) for run in runs]))
-    for about, wanted in targets:
+    for about, wanted in targets_of(runs, asked):
         reached = [run.to_target(about, wanted) for run in runs]
         words = target_words(about, wanted, metrics, metric)
         columns += [
@@ -204,7 +201,7 @@ def rich_table(columns: Sequence[TableColumn], title: str) -> Table:
     return table
 
 
-def summary_table(runs: Sequence[RunView], metric: str | None = None, target: float | None = None) -> Table:
+def summary_table(runs: Sequence[RunView]) -> Table:
     """One row per method for the terminal."""
-    title = metric_title(metric or headline_metric(runs))
-    return rich_table(summary_columns(runs, metric, target), title[0].upper() + title[1:])
+    title = metric_title(headline_metric(runs))
+    return rich_table(summary_columns(runs), title[0].upper() + title[1:])

@@ -30,19 +30,17 @@ from covey.parts.steps.compress import Compression, with_compression
 from covey.privacy.apply import made_private
 from covey.privacy.settings import Private
 from covey.runs.sections import (
-    SECTIONS,
     USUAL_MODEL,
     DataSection,
     ModelSection,
     Sites,
     Top,
     model_settings,
-    own_settings,
     settings_in,
 )
 from covey.runs.stopping import Stopping
 from covey.settings.catalogue import DATASETS, METHODS, MODELS, PARTITIONS, RULES, SHIFTS
-from covey.settings.choices import complete
+from covey.settings.choices import complete, own_settings, without_unset
 from covey.settings.own_code import bare_name
 from covey.settings.passwords import check_no_password
 from covey.settings.registry import Registry
@@ -62,6 +60,7 @@ ALWAYS: dict[str, type] = {
     "guard": Guard,
     "measure": Measuring,
 }
+SECTIONS = ("data", "partition", "shift", "robust", "model", "method", "methods", *IF_ASKED, *ALWAYS)
 
 NAMED = 10  # clients that a sentence names at most
 
@@ -227,9 +226,9 @@ def resolve(tables: Mapping[str, Any]) -> Config:
     model = _model_table(tables.get("model", {}), result["method"], "encoder" if features else data["name"])
     whole = _complete_choice("model", model, MODELS, settings_of(ModelSection))
     result["model"] = without_unset(whole, "train", "weights", "adapter")
-    own = own_model_of(METHODS.find(result["method"]["name"]))
-    if own is not None and "rounds" not in tables:
-        result["rounds"] = own.rounds(result["method"])
+    wanted = rounds_wanted(result["method"])
+    if wanted is not None and "rounds" not in tables:
+        result["rounds"] = wanted
     guard = tables.get("guard", {})
     given = {
         **tables,
@@ -268,11 +267,6 @@ def config_in(folder: Path) -> Config:
     return resolve(tables_in(folder))
 
 
-def without_unset(table: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The table without those of these that are not set: the file of such a run is as it was before there were any."""
-    return {key: value for key, value in table.items() if key not in names or value}
-
-
 def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
     """The guard of a private run: whether an update counts must not depend on the others', or noise hides nobody."""
     if guard.get("norm", 0):
@@ -290,7 +284,8 @@ def usual_of(data: Mapping[str, Any], tables: Mapping[str, Any]) -> Usual:
     themselves; where they cannot be loaded, as on the server of real sites, whoever needs them says why.
     """
     declares = declared(DATASETS.find(data["name"])).usual
-    usual = declares(**own_settings(data, DataSection)) if declares else Usual()
+    told = declares(**own_settings(data, DataSection)) if callable(declares) else declares
+    usual = told or Usual()
     partition = tables.get("partition", {})
     name, minimum = partition.get("name", usual.partition), partition.get("minimum", 1)
     if "clients" in tables.get("data", {}) and "name" in partition:
@@ -344,6 +339,12 @@ def _resolve_method(tables: Mapping[str, Any], per_method: Mapping[str, Any], cl
     if isinstance(whole.get("select"), dict):
         _fit_to_fleet("method.select", whole["select"], asked.get("select", {}), clients)
     return whole
+
+
+def rounds_wanted(method: Mapping[str, Any]) -> int | None:
+    """As many as a method that grows a model of its own takes to its end; None where any number will do."""
+    own = own_model_of(METHODS.find(method["name"]))
+    return None if own is None else own.rounds(method)
 
 
 def _model_table(given: Mapping[str, Any], method: Mapping[str, Any], dataset: str) -> dict[str, Any]:

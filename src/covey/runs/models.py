@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.data.types import class_name
-from covey.errors import UserError, warn_caller
+from covey.errors import UserError, user_error, warn_caller
 from covey.files import storing, write_atomically
 from covey.folder.about import About, read_about
 from covey.folder.answers import Answers
@@ -335,10 +335,8 @@ def with_frozen(network: nn.Module, folder: Path, index: Index) -> nn.Module:
     if FROZEN not in index.files:
         return network
     network = copy_sharing(network)
-    try:
+    with user_error(str(folder / FROZEN)):
         Frozen.from_file(index.files[FROZEN].read_all(folder / FROZEN)).put_into(network)
-    except ValueError as error:
-        raise UserError(f"{folder / FROZEN}: {error}") from error
     return network
 
 

@@ -1,11 +1,11 @@
-"""Whose own things a run is made of, and whether they are still what they were."""
+"""Which parts of a run are the user's own, and whether they have changed since it began."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from covey.data.usual import declared
 from covey.runs.config import Config
-from covey.runs.sections import DataSection, own_settings
+from covey.runs.sections import DataSection
 from covey.settings.catalogue import (
     DATASETS,
     METHODS,
@@ -20,6 +20,7 @@ from covey.settings.catalogue import (
     SHIFTS,
     TRACKERS,
 )
+from covey.settings.choices import own_settings
 from covey.settings.own_code import hash_of
 from covey.settings.registry import Origin, Registry
 

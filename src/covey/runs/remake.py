@@ -48,7 +48,7 @@ class Remake:
         """Why there is no model of a client here."""
         if "run" in self.checkpoint.fleet:
             return (
-                f"the model of {client} lies at that site and nowhere else: `covey model STATE` writes it there; a "
+                f"the model of {client} lies at that site and nowhere else: `covey model STATE` writes it there; an "
                 "unseen client is given models[0]"
             )
         return f"client {client} has no model: its own part of it failed, or the method does not serve it"

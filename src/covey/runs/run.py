@@ -29,7 +29,7 @@ from covey.folder.recovery import gone_back
 from covey.parts.measure import SparseWatch, UndefinedWatch
 from covey.parts.steps.take_home import sent_home
 from covey.privacy.longer import LongerBudget
-from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve
+from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve, rounds_wanted
 from covey.runs.extend import extended
 from covey.runs.learning import LearningWatch
 from covey.runs.provenance import changed, origins_of
@@ -95,9 +95,6 @@ def run_config(
         fleet.close()
 
 
-FORGOTTEN = "this run was stopped in its first round and begins anew: what was told in that round is not in its ledger"
-
-
 def resume(
     folder: Path,
     *,
@@ -126,13 +123,6 @@ def resume(
                 config = config if rounds is None else resolve({**config.tables, "rounds": rounds})
                 with storing(folder):
                     clear(folder)
-                if (
-                    fleet is not None
-                    and not fleet.simulated
-                    and "private" in config.tables
-                    and say is not None
-                ):
-                    say(FORGOTTEN)
                 fleet = fleet or fleet_of(config, say)
                 return _go(config, folder, fleet, None, watchers, say, report)
             index = index_in(folder)
@@ -275,6 +265,12 @@ def _go(
 ) -> Run:
     if say is not None:
         say(f"{parameters(fleet.layout)}; {needs(fleet, config)}")
+        wanted = rounds_wanted(config["method"]) or 0
+        if config.top.rounds < wanted:
+            name = config["method"]["name"]
+            say(
+                f"rounds is {config.top.rounds}, but {name} grows all its trees in {wanted}: leave rounds out"
+            )
         measuring = config.measure
         sparse = SparseWatch(measuring=measuring, say=say, rounds=config.top.rounds)
         undefined = UndefinedWatch(measuring=measuring, say=say)
@@ -323,7 +319,7 @@ def parameters(layout: Layout) -> str:
 
 
 def needs(fleet: Fleet, config: Config) -> str:
-    """The bound on memory in words."""
+    """The bound on memory, in words."""
     megabytes = math.ceil(bytes_needed(fleet, config) / 1e6)
     return f"estimated peak memory: {megabytes:,} MB plus Python and PyTorch"
 

@@ -1,7 +1,7 @@
 """What a configuration file consists of: its tables, and the settings that stand outside them or are common to one."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from covey.core.round import PATIENCE
@@ -9,32 +9,13 @@ from covey.data.federate import FEDERATED_BY
 from covey.data.loading import LOADER_GIVEN
 from covey.errors import UserError
 from covey.settings.catalogue import TRACKERS
-from covey.settings.choices import SeveralOf
+from covey.settings.choices import SeveralOf, own_settings
 from covey.settings.ranges import Count, Natural, NotNegative, Range, Seed
 from covey.settings.signatures import Setting, only_with, settings_of, validated, validated_in
 from covey.training.adapters import ADAPTER
 from covey.training.models import MODEL_SHAPES
 from covey.training.pretrained import ENCODER
 from covey.training.rows import BufferPolicy
-
-SECTIONS = (
-    "data",
-    "partition",
-    "shift",
-    "robust",
-    "compress",
-    "stop",
-    "private",
-    "sites",
-    "model",
-    "train",
-    "method",
-    "methods",
-    "devices",
-    "engine",
-    "guard",
-    "measure",
-)
 
 # Arguments that the program fills in for what a table names; all others are the user's settings.
 FILLED_IN_OF: Mapping[str, Collection[str]] = {
@@ -185,9 +166,3 @@ def model_settings(table: Mapping[str, Any]) -> dict[str, Any]:
     """What `build` takes of the model's table beside its name: the network's own settings, and what trains of it."""
     common = {key: table[key] for key in ("train", "weights", "adapter") if table.get(key)}
     return {**own_settings(table, ModelSection), **common}
-
-
-def own_settings(table: Mapping[str, Any], common: type | None = None) -> dict[str, Any]:
-    """A table without its name and without the settings common to its section."""
-    skip = {"name", *(f.name for f in fields(common))} if common else {"name"}
-    return {key: value for key, value in table.items() if key not in skip}

@@ -16,8 +16,8 @@ from covey.core.round import RoundEnd
 from covey.errors import UserError
 from covey.folder.journal import fleet_measurements
 from covey.runs.config import Config
-from covey.runs.sections import own_settings
 from covey.settings.catalogue import TRACKERS
+from covey.settings.choices import own_settings
 from covey.settings.own_code import one_sentence
 
 BEGIN, END = (
@@ -94,7 +94,7 @@ class Telling:
 
 
 class Tracking:
-    """A watcher that tells the trackers of a run; one that fails is said once and told no more: the run continues."""
+    """A watcher that tells the trackers of a run; one that fails is reported once and left out: the run continues."""
 
     def __init__(
         self, trackers: Mapping[str, Tracker], run: TrackedRun, say: Callable[[str], None] | None = None
@@ -132,15 +132,15 @@ class Tracking:
         for each in self.told:
             if not each.done.wait(max(0.0, until - time.monotonic())):
                 self.say(
-                    f"tracker {each.name!r} has not heard all: tell it later with covey report {self.folder} "
-                    f"--to {each.name}"
+                    f"tracker {each.name!r} has not been told everything: log the run later with covey report "
+                    f"{self.folder} --to {each.name}"
                 )
         self._forget_failed()
 
     def _forget_failed(self) -> None:
         for each in [one for one in self.told if one.error is not None]:
             self.told.remove(each)
-            self.say(f"{each.error}; it is told no more, the run continues")
+            self.say(f"{each.error}; it is told nothing more; the run continues")
 
 
 def unreachable(error: BaseException | None) -> bool:

@@ -1,53 +1,23 @@
-from .ranges import (
-    BelowHalf,
-    Chance,
-    Count,
-    DecayRate,
-    Epsilon,
-    Natural,
-    NotEmpty,
-    NotNegative,
-    PartBelowOne,
-    Percentile,
-    Positive,
-    Range,
-    Share,
-    UpTo100,
-)
-from .registry import register
-from .signatures import (
-    FILLED,
-    Inline,
-    first_difference,
-    only_with,
-    settings_of,
-    takes,
-    validated,
-    validated_in,
-)
-
-__all__ = [
-    "FILLED",
-    "BelowHalf",
-    "Chance",
-    "Count",
-    "DecayRate",
-    "Epsilon",
-    "Inline",
-    "Natural",
-    "NotEmpty",
-    "NotNegative",
-    "PartBelowOne",
-    "Percentile",
-    "Positive",
-    "Range",
-    "Share",
-    "UpTo100",
-    "first_difference",
-    "only_with",
-    "register",
-    "settings_of",
-    "takes",
-    "validated",
-    "validated_in",
-]
+from .ranges import BelowHalf as BelowHalf
+from .ranges import Chance as Chance
+from .ranges import Count as Count
+from .ranges import DecayRate as DecayRate
+from .ranges import Epsilon as Epsilon
+from .ranges import Natural as Natural
+from .ranges import NotEmpty as NotEmpty
+from .ranges import NotNegative as NotNegative
+from .ranges import PartBelowOne as PartBelowOne
+from .ranges import Percentile as Percentile
+from .ranges import Positive as Positive
+from .ranges import Range as Range
+from .ranges import Share as Share
+from .ranges import UpTo100 as UpTo100
+from .registry import register as register
+from .signatures import FILLED as FILLED
+from .signatures import Inline as Inline
+from .signatures import first_difference as first_difference
+from .signatures import only_with as only_with
+from .signatures import settings_of as settings_of
+from .signatures import takes as takes
+from .signatures import validated as validated
+from .signatures import validated_in as validated_in

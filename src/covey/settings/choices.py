@@ -1,7 +1,7 @@
 """A setting that names something in a registry: by its name, or by a table with its name and its settings."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -78,9 +78,15 @@ class OneOrNone(OneOf):
         return None if value is None or value == "none" else super().read(where, value)
 
 
-def own_settings(table: Mapping[str, Any], common: Collection[str] = ()) -> Table:
+def own_settings(table: Mapping[str, Any], common: type | None = None) -> Table:
     """A table without its name and without the settings common to its section."""
-    return {key: value for key, value in table.items() if key != "name" and key not in common}
+    skip = {"name", *(field.name for field in fields(common))} if common else {"name"}
+    return {key: value for key, value in table.items() if key not in skip}
+
+
+def without_unset(table: Table, *names: str) -> Table:
+    """The table without those of these that are not set: such a file or message is as it was before there were any."""
+    return {key: value for key, value in table.items() if key not in names or value}
 
 
 def entries_of(where: str, value: Any) -> list[Any]:

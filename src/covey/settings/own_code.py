@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.settings.passwords import without_password
 
 
@@ -181,10 +181,8 @@ def hash_of(files: Iterable[Path]) -> str:
     """The SHA-256 of some files with their names."""
     digest = hashlib.sha256()
     for file in files:
-        try:
+        with user_error(f"{file} cannot be read"):
             content = file.read_bytes()
-        except OSError as error:
-            raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
         digest.update(f"{file.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from covey.errors import UserError
+from covey.errors import UserError, importing, user_error
 from covey.settings.catalogue import ADAPTERS
 from covey.settings.choices import OneOrNone
 from covey.settings.ranges import Count, Positive
@@ -132,12 +132,8 @@ def peft(
         targets: which layers, by patterns of their names.
         settings: of the adapter, as PEFT calls them, such as {r = 8, lora_alpha = 16}.
     """
-    try:
+    with importing('model.adapter.name = "peft" needs the package peft: install covey[adapters]'):
         from peft import get_peft_config, inject_adapter_in_model
-    except ImportError as error:
-        raise UserError(
-            'model.adapter.name = "peft" needs the package peft: install covey[adapters]'
-        ) from error
     found = [
         name
         for name, layer in model.named_modules()
@@ -146,11 +142,7 @@ def peft(
     ]
     if not found:
         raise UserError(f"model.adapter.targets is {list(targets)}, which no layer of the model is called")
-    try:
-        config = get_peft_config({"peft_type": type.upper(), "target_modules": found, **(settings or {})})
+    own = dict(settings or {})
+    with user_error(f"model.adapter.type is {type!r} with settings {own}, which PEFT refuses"):
+        config = get_peft_config({"peft_type": type.upper(), "target_modules": found, **own})
         inject_adapter_in_model(config, model)
-    except (KeyError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"model.adapter.type is {type!r} with settings {dict(settings or {})}, which PEFT refuses: {reason}"
-        ) from error

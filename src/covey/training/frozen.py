@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 
 Network = TypeVar("Network", bound=nn.Module)
 SHOWN = 12  # names that a sentence lists
@@ -164,6 +164,12 @@ def train_only(model: nn.Module, patterns: Sequence[str]) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if any(named_by(pattern, name) for pattern in patterns):
             parameter.requires_grad_(True)
+
+
+def stored_tensors(path: str, setting: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file that a setting names."""
+    with user_error(f"{setting} is {path!r}, which is no safetensors file that can be read"):
+        return safetensors.torch.load_file(path)
 
 
 def named_by(pattern: str, name: str) -> bool:

@@ -11,12 +11,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from covey.errors import UserError
+from covey.errors import UserError, importing
 from covey.settings.catalogue import METRICS
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Metric:
         if place is not None and isinstance(known, Metric) and known.of is self.of:
             del plain["of"]
             return _like, (place.__name__, self.of.__qualname__, plain)  # type: ignore[union-attr]
-        return _metric, (plain,)
+        return partial(Metric, **plain), ()
 
     def value(self, outputs: Tensor, target: Tensor) -> float | None:
         """The number from all outputs and targets, which it cannot change; None where these do not define it."""
@@ -127,10 +128,6 @@ class Metric:
     def plain(self) -> dict[str, Any]:
         """What the run folder keeps of it, for readers that do not have its code."""
         return {"higher_is_better": self.higher_is_better, "share": self.share, "together": self.together}
-
-
-def _metric(plain: dict[str, Any]) -> Metric:
-    return Metric(**plain)
 
 
 def _like(module: str, name: str, plain: dict[str, Any]) -> Metric:
@@ -248,12 +245,8 @@ def perplexity(outputs: Tensor, target: Tensor) -> float:
 @metric(higher_is_better=False)
 def calibration_error(outputs: Tensor, target: Tensor) -> float:
     """Expected calibration error: |confidence - accuracy| in 15 bins of confidence, weighted by samples."""
-    try:
+    with importing("the metric calibration-error needs the package torchmetrics: install covey[metrics]"):
         from torchmetrics.functional.classification import multiclass_calibration_error
-    except ImportError as error:
-        raise UserError(
-            "the metric calibration-error needs the package torchmetrics: install covey[metrics]"
-        ) from error
 
     chances = outputs.softmax(1)
     return float(multiclass_calibration_error(chances, target, num_classes=chances.shape[1], n_bins=15))

@@ -3,7 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NoReturn, Self
 
 import torch
@@ -97,10 +97,7 @@ class Narrow:
 
     def columns(self, layout: Layout) -> Tensor:
         """Which columns of a row the narrow row has, in its order."""
-        starts = [0, *accumulate(math.prod(shape) for shape in layout.shapes)]
-        return torch.cat(
-            [start + self.picks[name].flatten() for name, start in zip(layout.names, starts, strict=False)]
-        )
+        return torch.cat([span.start + self.picks[name].flatten() for name, span in layout.spans.items()])
 
     def scale(self, row: Tensor, layout: Layout) -> Tensor:
         """The row with zeros outside, as the whole network must have it to give what the narrow one gives."""

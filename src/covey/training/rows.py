@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
@@ -54,21 +54,20 @@ class Layout:
         return self.size > self.trainable
 
     @cached_property
+    def spans(self) -> dict[str, slice]:
+        """The columns of each tensor, by its name."""
+        ends = [0, *accumulate(math.prod(shape) for shape in self.shapes)]
+        return {name: slice(*span) for name, span in zip(self.names, pairwise(ends), strict=True)}
+
+    @cached_property
     def variances(self) -> dict[str, slice]:
         """The columns of the variances that BatchNorm keeps, which divide by their roots: below zero all is NaN."""
-        ends = list(accumulate(math.prod(shape) for shape in self.shapes))
-        return {
-            name: slice(end - math.prod(shape), end)
-            for name, shape, end in zip(self.names, self.shapes, ends, strict=True)
-            if name.split(".")[-1] == "running_var"
-        }
+        return {name: span for name, span in self.spans.items() if name.split(".")[-1] == "running_var"}
 
     def tensors(self, row: Tensor) -> dict[str, Tensor]:
         """The tensors of a row by their names: views, so that writing into them writes into the row."""
-        parts = torch.split(row, [math.prod(shape) for shape in self.shapes])
-        return {
-            name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
-        }
+        shaped = zip(self.spans.items(), self.shapes, strict=True)
+        return {name: row[span].view(shape) for (name, span), shape in shaped}
 
     def after_noise(self, row: Tensor) -> Tensor:
         """A row to which noise was added, with variances that it made negative at 0."""

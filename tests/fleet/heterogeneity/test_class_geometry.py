@@ -86,6 +86,13 @@ def test_a_client_is_measured_by_the_median_of_the_others() -> None:
     )
 
 
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_known_beside_clients_whose_rows_are_alike_within_classes() -> None:
+    """No variance within classes at two of three: what labels say there has no bound to compare with."""
+    alike, other = exact(LOW, HIGH), exact(LOW, HIGH, within=1.0)
+    assert np.isnan(beside_others([alike, alike, other])).all()
+
+
 def test_a_client_is_described_by_its_halves() -> None:
     """Class 0: 1 and 3 in the first half, 5 in the second; class 1 only in the first; all in one dimension."""
     y, halves = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 0])

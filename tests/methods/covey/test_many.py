@@ -7,9 +7,10 @@ from covey.core.ledger import Cost, Ledger
 from covey.core.round import empty_state, one_round, open_round
 from covey.methods.covey import covey, grouping, label_groups, many
 from covey.methods.covey.grouping import PORTRAITS
-from covey.methods.covey.many import NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients, means_of
+from covey.methods.covey.many import NEAREST, OUTSTANDING, Nearest, blocks, means_of
 from covey.parts.portraits.portrait import DescribeClasses, Portrait, portraits_of
 from covey.parts.selection import fair
+from covey.parts.selection.plain import drawn_clients
 from covey.parts.steps import Train
 from covey.runs.config import fleet_of, resolve
 from covey.testing import check_method, small_fleet

@@ -206,4 +206,4 @@ def lock_is_free(folder: Path) -> None:
 
 
 def test_an_interrupted_study_says_how_to_go_on() -> None:
-    assert "covey compare --resume somewhere" in str(StudyInterrupted(plan_of(), Path("somewhere")))
+    assert "covey compare --resume somewhere" in str(StudyInterrupted(plan_of().kind, Path("somewhere")))

@@ -46,9 +46,12 @@ def tables(tracker: object) -> dict[str, object]:
     [
         (
             "begin",
-            ["has not answered in 0.1 s; the run continues", "has not heard all: tell it later with covey"],
+            [
+                "has not answered in 0.1 s; the run continues",
+                "has not been told everything: log the run later with covey",
+            ],
         ),
-        ("log", ["has not heard all: tell it later with covey report"]),
+        ("log", ["has not been told everything: log the run later with covey report"]),
     ],
 )
 def test_one_that_never_answers_is_said_and_not_waited_for(
@@ -83,7 +86,7 @@ def test_mlflow_at_a_dead_port_is_said_once_and_the_run_goes_on(
     done = run_config(resolve(tables("mlflow")), tmp_path / "run", say=said.append)
     assert done.state.round == 2
     (sentence,) = [words for words in said if "tracker" in words]
-    assert "it is told no more, the run continues" in sentence
+    assert "it is told nothing more; the run continues" in sentence
     assert "s3cret" not in sentence
     for path in (tmp_path / "run").rglob("*"):
         assert not path.is_file() or b"s3cret" not in path.read_bytes()

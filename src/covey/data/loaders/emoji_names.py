@@ -74,9 +74,5 @@ def emoji_names(
     )
 
 
-def _by_version(**_: Any) -> Usual:
-    """What a configuration means when it says nothing of clients: the versions that have a training name each."""
-    return Usual(partition="natural", clients=12)
-
-
-declare(emoji_names, usual=_by_version)
+# the versions that have a training name each
+declare(emoji_names, usual=Usual(partition="natural", clients=12))

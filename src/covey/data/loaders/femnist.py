@@ -13,7 +13,7 @@ from covey.data.files import read_npz
 from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.settings.ranges import Range
 from covey.settings.registry import register
 
@@ -86,7 +86,7 @@ def _read_leaf(folder: Path) -> tuple[NDArray[np.uint8], Indices, Indices, NDArr
 
 def _read_leaf_file(path: Path) -> list[tuple[str, NDArray[np.uint8], Indices]]:
     """The users of one LEAF file with their images (pixel = round(255 * value)) and labels."""
-    try:
+    with user_error(f"{path} is not a LEAF file of 28x28 images"):
         content: Any = json.loads(path.read_bytes())
         found = []
         for user in content["users"]:
@@ -97,5 +97,3 @@ def _read_leaf_file(path: Path) -> list[tuple[str, NDArray[np.uint8], Indices]]:
                 raise ValueError(f"user {user} must have as many images as labels, with values in 0..1")
             found.append((str(user), np.rint(x * 255).astype(np.uint8), y))
         return found
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a LEAF file of 28x28 images: {error}") from error

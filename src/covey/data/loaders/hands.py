@@ -181,13 +181,8 @@ def pieces_of(whole: NDArray[Any], lengths: NDArray[Any], path: Path) -> Sequenc
 
 
 def _people(count: int, file: str, source: Source) -> dict[str, Any]:
-    def usual(**_: Any) -> Usual:
-        return Usual(partition="natural", clients=count)
-
-    def files(**_: Any) -> list[Path]:
-        return [found_in(source, file, None)]
-
-    return {"usual": usual, "files": files}
+    usual = Usual(partition="natural", clients=count)
+    return {"usual": usual, "files": lambda **_: [found_in(source, file, None)]}
 
 
 declare(drawers, **_people(40, "drawers.npz", DRAWERS))

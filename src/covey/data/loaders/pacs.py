@@ -13,7 +13,7 @@ from covey.data.files import read_npz
 from covey.data.loaders.images import Scaling, as_images, check_labels, scale_for
 from covey.data.sources import SOURCES
 from covey.data.types import Dataset, Indices
-from covey.errors import UserError
+from covey.errors import UserError, importing, user_error
 from covey.settings.ranges import Range
 from covey.settings.registry import register
 
@@ -78,10 +78,8 @@ def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, 
     missing = [name for name in DOMAINS if not (folder / name).is_dir()]
     if missing:
         raise SOURCE.lacks(folder, ["all.npz"] if len(missing) == len(DOMAINS) else missing)
-    try:
+    with importing("PACS from image files needs Pillow: install it, or use all.npz"):
         from PIL import Image
-    except ImportError as error:
-        raise UserError("PACS from image files needs Pillow: install it, or use all.npz") from error
     classes = tuple(
         sorted({path.name for name in DOMAINS for path in (folder / name).iterdir() if path.is_dir()})
     )
@@ -91,11 +89,8 @@ def _read_folders(folder: Path, side: int) -> tuple[NDArray[np.uint8], Indices, 
             for path in sorted((folder / name / kind).glob("*")):
                 if path.suffix.lower() not in ENDINGS:
                     continue
-                try:
-                    with Image.open(path) as picture:
-                        small = picture.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
-                except OSError as error:
-                    raise UserError(f"{path} is not a readable image: {error}") from error
+                with user_error(f"{path} is not a readable image"), Image.open(path) as picture:
+                    small = picture.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
                 images.append(np.asarray(small))
                 labels.append(label)
                 domains.append(domain)

@@ -103,9 +103,5 @@ def _by_size(*, bands: int = 10, **_: Any) -> Usual:
     return Usual(partition="natural", clients=bands)
 
 
-def _by_age_and_sex(**_: Any) -> Usual:
-    return Usual(partition="natural", clients=10, objective="regression")
-
-
 declare(breast_cancer, usual=_by_size)
-declare(diabetes, usual=_by_age_and_sex)
+declare(diabetes, usual=Usual(partition="natural", clients=10, objective="regression"))

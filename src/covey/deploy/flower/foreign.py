@@ -216,22 +216,21 @@ class ForeignFleet(WithBooks):
 
     # ------------------------------------------------------------------------------------------ questions
 
-    def ask(
-        self, step: Step, tasks: Mapping[int, Task], *, deadline: float | None = None, measure: bool = False
+    def _ask(
+        self, step: Step, tasks: Mapping[int, Task], deadline: float | None, measure: bool
     ) -> list[Reply]:
         """What a part asks: about models, which a foreign evaluation answers, or about data, which the mod does."""
-        return self.answers.once(
-            step, tasks, lambda: self._ask(step, tasks, deadline or self.timeout, measure)
-        )
-
-    def _ask(self, step: Step, tasks: Mapping[int, Task], seconds: float, measure: bool) -> list[Reply]:
         if any(client < 0 for client in tasks):
             raise RunError(
                 f"{step.kind} is for the server's own data, and a strategy for foreign clients has none"
             )
         call = self.books.call(step, measure=measure)
         about_models = any(len(task.models) for task in tasks.values())
-        came = self.evaluated(step, tasks) if about_models else self.told_by_mods(call, tasks, seconds)
+        came = (
+            self.evaluated(step, tasks)
+            if about_models
+            else self.told_by_mods(call, tasks, deadline or self.timeout)
+        )
         outcomes = list(came)
         trips = {
             one.id: Trip(down=tasks[one.id].nbytes, up=one.reply.nbytes if one.reply else 0)
@@ -247,7 +246,7 @@ class ForeignFleet(WithBooks):
 
     def evaluated(self, step: Step, tasks: Mapping[int, Task]) -> Iterator[Outcome]:
         """A question about models, one by one, in the words of a foreign evaluation."""
-        if not isinstance(step, TellBest | Evaluate | CrossEvaluate) or getattr(step, "by_class", False):
+        if type(step) not in (TellBest, Evaluate, CrossEvaluate) or getattr(step, "by_class", False):
             raise RunError(
                 f"{step.kind} is more than a foreign ClientApp can be asked; choose another method"
             )

@@ -135,10 +135,11 @@ def beside_others(clients: Sequence[Described], part: int = 2) -> Array:
         for who, (here, there) in ((i, told), (j, told[::-1])):
             own[who].append(here)
             theirs[who].append(there)
-    # the median: up to half of the others may be noisy themselves
+    # the median: up to half of the others may be noisy themselves, or say all (rows that are alike within classes)
     usual = [float(np.median(values)) if values else np.nan for values in theirs]
+    known = [0 < base < np.inf for base in usual]
     return np.array(
-        [np.median(told) / base if base > 0 else np.nan for told, base in zip(own, usual, strict=True)]
+        [np.median(told) / base if k else np.nan for told, base, k in zip(own, usual, known, strict=True)]
     )
 
 

@@ -24,12 +24,13 @@ from covey.core import (
     part,
 )
 from covey.errors import UserError
+from covey.methods.baselines import fedavg
 from covey.methods.cafa.accuracy import LikenessAverage
 from covey.parts.ask_once import answers, ask_once
 from covey.parts.group.figures import note_groups
 from covey.parts.group.silhouette import Clusters, cluster
 from covey.parts.mix.average import Average
-from covey.parts.selection.plain import PerRound, Uniform
+from covey.parts.selection.plain import PerRound, drawn_clients
 from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import LabelSummary
 from covey.parts.steps.train import Train
@@ -129,11 +130,10 @@ def cafa(
             f"{unused[0]} is {unused[1]!r}, which only clusters that weigh use: set by_cluster = true or "
             'evaluation = "published", or leave it out'
         )
-    return Method(
+    return replace(
+        fedavg(train, per_round=per_round),
         name="cafa",
         group=group if weighed else None,
-        select=Uniform(per_round=per_round),
-        local=train,
         mix=by_likeness(
             train,
             by_cluster=weighed,
@@ -159,12 +159,8 @@ def abfa(
         power: exponent of the balanced accuracy.
     """
     train = with_validation(train)
-    return Method(
-        name="abfa",
-        select=Uniform(per_round=per_round),
-        local=train,
-        mix=by_likeness(train, by_cluster=False, evaluation=evaluation, power=power),
-    )
+    mix = by_likeness(train, by_cluster=False, evaluation=evaluation, power=power)
+    return replace(fedavg(train, per_round=per_round), name="abfa", mix=mix)
 
 
 @method("cbcc", family="label skew")
@@ -175,13 +171,8 @@ def cbcc(
 
     w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
     """
-    return Method(
-        name="cbcc",
-        group=group,
-        select=Uniform(per_round=per_round),
-        local=train,
-        mix=by_likeness(train, by_accuracy=False),
-    )
+    mix = by_likeness(train, by_accuracy=False)
+    return replace(fedavg(train, per_round=per_round), name="cbcc", group=group, mix=mix)
 
 
 @method("cbcc-select", family="label skew")
@@ -265,5 +256,4 @@ class LargestGroup(PerRound):
         else:
             best = min(reachable, key=lambda group: (-sizes[group], group))
             members = [i for i in now.here if now.groups.get(i) == best]
-        drawn = now.stream("select").choice(members, size=min(self.per_round, len(members)), replace=False)
-        return sorted(int(i) for i in drawn)
+        return drawn_clients(members, self.per_round, now.stream("select"))

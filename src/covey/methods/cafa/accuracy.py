@@ -61,7 +61,7 @@ class LikenessAverage:
             weights = weights * accuracy_weights(table, sizes)
         # Equal weights become ones, as in FedAvg, so that the result is FedAvg's to the bit.
         weights = weights / weights.max() if weights.max() > 0 else np.ones(len(ids))
-        return Mixing(factors=[weighted_rows(now, [reply.slot for reply in now.replies], weights)])
+        return Mixing(factors=[weighted_rows(now, weights)])
 
 
 def cluster_weights(ids: Sequence[int], groups: Mapping[int, int]) -> Array:

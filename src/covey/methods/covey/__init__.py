@@ -153,6 +153,15 @@ def suited(train: Train, without: tuple[CoveyPart, ...]) -> Train:
     return train
 
 
+def as_set(local: Step) -> Step:
+    """The local training at the learning rate that was set, where `suited` made it larger and had it fall."""
+    train = local.train if isinstance(local, JudgedTrain) else local
+    if not isinstance(train, Train) or (train.lr_decay, train.lr_floor) != (RATE_FALLS, 1 / FIRST_RATE):
+        return local
+    train = replace(train, lr=train.lr / FIRST_RATE, lr_decay=1.0, lr_floor=0.0)
+    return replace(local, train=train) if isinstance(local, JudgedTrain) else train
+
+
 @dataclass(frozen=True, kw_only=True)
 class Travel:
     """Where models are, how they get to clients and back, and what they are judged by: each, or each cluster's."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from covey.core import Budget, Facts, Key, Method, Reply, Round, Shows, part
 from covey.core.needs import GROUPS, MODEL_PER_GROUP, SEVERAL_MODELS
 from covey.core.shows import NOTHING, by_answers
-from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks, drawn_clients
+from covey.methods.covey.many import COMPARED, NEAREST, OUTSTANDING, Nearest, blocks
 from covey.parts.ask_once import Ask, answers, ask_once
 from covey.parts.banks import one_per_parent
 from covey.parts.group.figures import note_groups
@@ -28,6 +28,7 @@ from covey.parts.portraits.clusters import (
     renamed,
 )
 from covey.parts.portraits.portrait import DescribeClasses, Portrait
+from covey.parts.selection.plain import drawn_clients
 from covey.privacy.sketch import SketchClasses
 from covey.settings import Count, Natural, validated
 
@@ -67,6 +68,12 @@ class ByPortrait:
         if self.describe.counted:
             return self
         return replace(self, describe=SketchClasses(epsilon=budget.epsilon, delta=budget.delta), every=0)
+
+    def hiding_samples(self, method: Method) -> Method:
+        """Training at the rate that was set: a doubled one doubles the noise of every step, too."""
+        from covey.methods.covey import as_set
+
+        return replace(method, local=as_set(method.local))
 
     def hiding_clients(self, method: Method, noise: float, secure: SecureSums | None) -> Method:
         """Prototypes of which clients choose at home, in place of portraits."""
@@ -110,7 +117,10 @@ class ByPortrait:
                 others += self.in_turn(now)
             self.place(now, ask, others, groups, flip)
         if found:
-            now.notes["clusters"] = told_in_words(found.cut, found.likeness, groups, len(sample))
+            now.notes["clusters"] = {
+                "text": f"{told_in_words(found.cut, found.likeness, groups)} {len(sample):,} of the {len(groups):,} "
+                "clients were compared each with each; the others joined the nearest."
+            }
         return groups
 
     def place(
@@ -163,7 +173,7 @@ class ByPortrait:
         parents = PARENTS.get(now.memory, [])
         groups = renamed(one.labels, ids, now.groups, len(parents))
         PARENTS.keep(now.memory, with_parents(parents, groups, now.groups))
-        now.notes["clusters"] = told_in_words(cut, one.likeness, groups)
+        now.notes["clusters"] = {"text": told_in_words(cut, one.likeness, groups)}
         places = dict(zip(ids, on_a_map(compared), strict=True))
         shares = {i: one[0].counts / max(1.0, float(one[0].counts.sum())) for i, one in portraits.items()}
         note_groups(now, places, groups, shares=shares, title="Clients by how their classes look")
@@ -235,43 +245,31 @@ def same(told: ToldPortraits, before: ToldPortraits) -> bool:
     return all(np.array_equal(told[name], before[name]) for name in told if name != "counts")
 
 
-def told_in_words(
-    cut: ClusterCut, likeness: float, groups: Mapping[int, int], compared: int = 0
-) -> dict[str, str]:
-    """The decision for the report; `compared`: of how many clients, where these are a sample."""
-    if compared:
-        words = told_in_words(cut, likeness, groups)["text"]
-        return {
-            "text": f"{words} {compared:,} of the {len(groups):,} clients were compared each with each; the others "
-            "joined the nearest."
-        }
+def told_in_words(cut: ClusterCut, likeness: float, groups: Mapping[int, int]) -> str:
+    """The decision for the report."""
     blind = f" {cut.unknown:.0%} of the pairs of clients have no class in common: nothing is known of these."
     blind = blind if cut.unknown else ""
     if cut.count == 1:
-        return {
-            "text": f"The {len(groups)} clients' classes look alike: one cluster, one model for everybody.{blind}"
-        }
+        return f"The {len(groups)} clients' classes look alike: one cluster, one model for everybody.{blind}"
     sizes = sorted(Counter(groups.values()).values(), reverse=True)
     if np.isinf(cut.apart):
-        return {
-            "text": f"The clients fall into {cut.count} sets that have no class in common, of "
+        return (
+            f"The clients fall into {cut.count} sets that have no class in common, of "
             f"{', '.join(map(str, sizes))} clients: nobody needs the classes of another set, so each has a model of "
             "its own. Whether their classes would look alike is not known."
-        }
+        )
     differ = (
         f"A class differs between the two nearest clusters {cut.apart:.2f} times as much as two classes differ at one "
         f"client, and {cut.inside:.2f} times inside a cluster."
     )
     alike = f"classes lie alike (correlation {likeness:.2f} or more), so that one model learns them from more data"
     if len(sizes) == 1:
-        return {
-            "text": f"The clients' classes look different, in {cut.count} ways, but their {alike}: one cluster. "
-            f"{differ}{blind}"
-        }
+        ways = f"The clients' classes look different, in {cut.count} ways"
+        return f"{ways}, but their {alike}: one cluster. {differ}{blind}"
     shared = (
         "" if len(sizes) == cut.count else f" Some of {cut.count} clusters were merged, as their {alike}."
     )
-    return {
-        "text": f"The clients' classes look different: {len(sizes)} clusters of {', '.join(map(str, sizes))} clients, "
+    return (
+        f"The clients' classes look different: {len(sizes)} clusters of {', '.join(map(str, sizes))} clients, "
         f"each with a model of its own.{shared} {differ}{blind}"
-    }
+    )

@@ -26,12 +26,6 @@ NEAREST: Key[dict[str, Any]] = Key("what clusters look like")
 OUTSTANDING: Key[dict[int, int]] = Key("outstanding labels")
 
 
-def drawn_clients(ids: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
-    """So many of the clients, at random: who is every other client may well be of one sort."""
-    places = rng.choice(len(ids), min(count, len(ids)), replace=False)
-    return [ids[place] for place in np.sort(places).tolist()]
-
-
 def blocks(ids: Sequence[int]) -> Iterator[list[int]]:
     """The clients in parts that are asked one after the other."""
     for first in range(0, len(ids), BLOCK):

@@ -11,13 +11,11 @@ import torch
 from scipy.sparse import block_diag, csr_array
 
 from covey.core import GROUPS, MODEL_PER_CLIENT, Facts, Key, Mixing, Round, Task, stream
-from covey.parts.mix.exchange import HashableShape, graph_note
+from covey.parts.mix.exchange import HashableShape, over_links
 from covey.parts.mix.graphs import adjacency, graph
-from covey.parts.mix.peers import links
 from covey.parts.mix.topology import (
     Ints,
     between,
-    collect,
     download,
     messages,
     representatives,
@@ -57,21 +55,10 @@ class ClusterTopology:
             between(places.lead, places.backbone, np.arange(len(places.cluster)), "auto", len(now.seen)),
             download(places.groups, places.lead, places.here),
         ]
-        first = collect(len(now.seen), [row_of[reply.id] for reply in now.replies])
-        rest = [factor for factor in factors if messages(factor)]
         taken = {client: now.number for client, is_here in zip(now.seen, places.here, strict=True) if is_here}
         REFRESHED.keep(now.memory, REFRESHED.get(now.memory, {}) | taken)
-        layout = now.fleet.layout
-        mixings = [Mixing(factors=[first, *rest], peers=True)]
-        if layout.has_buffers and layout.buffers != "average":  # statistics stay with whoever trained
-            down = [download(places.groups, places.lead, places.here & ~worked)]
-            mixings = [
-                Mixing(factors=[first, *rest], columns=slice(0, layout.trainable), peers=True),
-                Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
-            ]
-        sent = links(mixings[0], now.seen, now.replies)
-        now.notes["graph"] = graph_note(now, places.groups, places.lead, sent)
-        return mixings
+        factors = [factor for factor in factors if messages(factor)]
+        return over_links(now, factors, places.groups, places.lead, places.here)
 
     def places(self, now: Round) -> Places:
         """Who is in which group, who represents it, and which groups are linked."""

@@ -25,12 +25,12 @@ from covey.core import (
 from covey.methods.embedding.denoising import denoise
 from covey.methods.embedding.pretraining import Pretrain, Way
 from covey.methods.embedding.ward import Search, Ward
-from covey.parts.banks import to_group
+from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.centroids import settled
-from covey.parts.group.membership import Vectors, maintained_groups, one_per_group
+from covey.parts.group.membership import Vectors, maintained_groups
 from covey.parts.mix.average import Weighting
 from covey.parts.mix.shared import GroupAverage
-from covey.parts.selection.plain import PerRound, Uniform
+from covey.parts.selection.plain import PerRound, drawn_clients
 from covey.parts.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 from covey.parts.steps.train import Train
 from covey.settings import FILLED, BelowHalf, Count, Inline, Natural
@@ -216,15 +216,9 @@ def embedding(
         per: whether per_round is for the fleet or for each cluster.
         n_shared: how many leading tensors are common to all clusters.
     """
-    return Method(
-        name="embedding",
-        group=group,
-        bank=one_per_group,
-        select=Uniform(per_round=per_round) if per == "fleet" else EachGroup(per_round=per_round),
-        send=to_group,
-        local=train,
-        mix=GroupAverage(weighting=weighting, n_shared=n_shared),
-    )
+    base = fedavg_per_group("embedding", train, group, per_round=per_round)
+    select = base.select if per == "fleet" else EachGroup(per_round=per_round)
+    return replace(base, select=select, mix=GroupAverage(weighting=weighting, n_shared=n_shared))
 
 
 @part("select", "each-group", needs=(GROUPS,), shows=NOTHING)
@@ -235,8 +229,5 @@ class EachGroup(PerRound):
         chosen: list[int] = []
         for group in sorted(set(now.groups.values())):
             members = [client for client in now.here if now.groups.get(client) == group]
-            count = min(self.per_round, len(members))
-            chosen += (
-                now.stream("select", group).choice(members, count, replace=False).tolist() if members else []
-            )
+            chosen += drawn_clients(members, self.per_round, now.stream("select", group))
         return sorted(chosen)

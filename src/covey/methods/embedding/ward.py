@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from covey.arrays import Labels, Numbers
-from covey.errors import UserError
+from covey.data.ground_truth import numbered
+from covey.errors import importing
 from covey.settings import Count, Range, validated
 
 Search = Literal["exact", "bayes", "published"]
@@ -181,9 +182,7 @@ def cut(tree: Tree, clusters: int) -> WardCut:
     target[done[:, 0]] = done[:, 1]
     while not np.array_equal(target, target[target]):
         target = target[target]
-    _, first, inverse = np.unique(target, return_index=True, return_inverse=True)
-    labels = np.argsort(np.argsort(first))[inverse]
-    return WardCut(labels.astype(np.int64), clusters, float(scores(tree)[clusters]))
+    return WardCut(numbered(target), clusters, float(scores(tree)[clusters]))
 
 
 def best_cut(tree: Tree, min_size: int = 2) -> WardCut:
@@ -203,12 +202,8 @@ def bayes_cut(tree: Tree, min_size: int = 2, *, published: bool = False, seed: i
     `published` is the authors' objective: threshold in (1, 100), more than 2 clusters, CH MINIMISED
     (-CH maximised), -500 for invalid thresholds. Otherwise CH is maximised over (0, highest merge].
     """
-    try:
+    with importing("search = 'bayes' needs the package bayesian-optimization (pip install 'covey[bayes]')"):
         from bayes_opt import BayesianOptimization
-    except ImportError:
-        raise UserError(
-            "search = 'bayes' needs the package bayesian-optimization (pip install 'covey[bayes]')"
-        ) from None
     heights, known, most = tree.heights, scores(tree), most_clusters(tree, min_size)
     fewest = 3 if published else 2
 
@@ -292,9 +287,7 @@ def pregrouped(
     sums, counts = sums[used], counts[used]
     inside = squares - float(np.einsum("gd,gd,g->", sums, sums, 1 / counts))
     small = choose(ward_tree(sums / counts[:, None], counts, max(inside, 0.0), noise))
-    labels = small.labels[group]
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return WardCut(np.argsort(np.argsort(first))[inverse].astype(np.int64), small.clusters, small.score)
+    return WardCut(numbered(small.labels[group]), small.clusters, small.score)
 
 
 def _assign(

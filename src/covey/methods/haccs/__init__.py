@@ -1,13 +1,14 @@
 """HACCS (Wolfrath et al., 2022): clusters of devices with like data, and rounds made of clusters, not of devices."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from covey.core import Method, method, part
 from covey.errors import UserError
+from covey.methods.baselines import random
 from covey.methods.haccs.grouping import BySummary, Distance, MissingLabels
 from covey.parts.group.density import Algorithm, Density, Extract
-from covey.parts.mix.average import Average, Weighting
+from covey.parts.mix.average import Weighting
 from covey.parts.selection.fair import FairSchedule
 from covey.parts.selection.feedback import remember_losses
 from covey.parts.selection.haccs import ByCluster
@@ -145,11 +146,5 @@ def haccs(
                 f'{unused[0]} is {unused[1]!r}, which only schedule = "published" knows; say that, or leave it out'
             )
     select = fair if schedule == "fair" else published
-    return Method(
-        name="haccs",
-        group=group,
-        select=select,
-        local=train,
-        mix=Average(weighting=weighting),
-        after=(remember_losses,) if select.losses == "reported" else (),
-    )
+    after = (remember_losses,) if select.losses == "reported" else ()
+    return replace(random(train, weighting=weighting), name="haccs", group=group, select=select, after=after)

@@ -36,6 +36,11 @@ class ToldSummary:
     reach: Array  # [clusters]
     changed: int = 0  # unseen clients and changed clients since the last clustering
 
+    def at(self, rows: Labels) -> ToldSummary:
+        """Some of the clients, in that order."""
+        by_client = {name: getattr(self, name)[rows] for name in ("ids", "shares", "has", "clusters")}
+        return replace(self, **by_client)
+
     @staticmethod
     def of(memory: Mapping[str, Any]) -> ToldSummary | None:
         return ToldSummary(**SUMMARIES.of(memory)) if SUMMARIES.name in memory else None
@@ -108,13 +113,7 @@ class BySummary:
                 "all must agree on one label space."
             )
         stays = ~np.isin(told.ids, fresh.ids)
-        settled = replace(
-            told,
-            ids=told.ids[stays],
-            shares=told.shares[stays],
-            has=told.has[stays],
-            clusters=told.clusters[stays],
-        )
+        settled = told.at(np.flatnonzero(stays))
         joined = _stacked(settled, fresh, changed=told.changed + len(fresh.ids))
         if joined.changed > self.recluster * len(joined.ids):
             return self._anew(joined)
@@ -129,7 +128,7 @@ class BySummary:
 
     def _anew(self, told: ToldSummary) -> ToldSummary:
         order = np.argsort(told.ids, kind="stable")
-        told = replace(told, ids=told.ids[order], shares=told.shares[order], has=told.has[order])
+        told = told.at(order)
         if told.shares.ndim == 3:
             clusters = self.density(self._distances(told, told, _labels_told(told)), "precomputed")
         else:
@@ -141,7 +140,7 @@ class BySummary:
         return replace(told, clusters=clusters, reach=reach, changed=0)
 
     def _inside(self, told: ToldSummary, at: Labels) -> Array:
-        some = replace(told, ids=told.ids[at], shares=told.shares[at], has=told.has[at])
+        some = told.at(at)
         return self._distances(some, some, _labels_told(told))
 
     def _points(self, told: ToldSummary) -> Array:

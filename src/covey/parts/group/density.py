@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from covey.arrays import Array, Labels
+from covey.data.ground_truth import numbered
 from covey.settings import Positive, Range, validated
 
 DensityMetric = Literal["euclidean", "precomputed"]
@@ -108,10 +109,7 @@ class Density:
 
 def numbered_from_zero(found: Labels) -> Labels:
     """Clusters numbered 0.. by their first member; every noise point (-1) is a cluster of its own."""
-    names = np.where(found < 0, -1 - np.arange(len(found)), found)
-    _, first, inverse = np.unique(names, return_index=True, return_inverse=True)
-    order = np.argsort(np.argsort(first))
-    return np.asarray(order[inverse], dtype=np.int64)
+    return numbered(np.where(found < 0, -1 - np.arange(len(found)), found))
 
 
 def reaches(labels: Labels, nearest: Array) -> Array:

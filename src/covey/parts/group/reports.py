@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from covey.arrays import Array, Labels
 from covey.core import Key, Round
+from covey.data.ground_truth import numbered
 from covey.parts.ask_once import Ask, Heard, ask_once, grouped_once
 
 Reports = list[NDArray[Any]]
@@ -32,22 +33,24 @@ def cut_tree(distances: Array, *, clusters: int | None = None, threshold: float 
         return np.asarray(tree.fit_predict(distances), np.int64)
 
     if threshold is not None:
-        return first_come(cut(n_clusters=None, distance_threshold=threshold))
+        return numbered(cut(n_clusters=None, distance_threshold=threshold))
     if clusters is not None:
-        return first_come(cut(n_clusters=min(clusters, nodes)))
+        return numbered(cut(n_clusters=min(clusters, nodes)))
     best, labels = LEAST_SILHOUETTE, np.zeros(nodes, np.int64)
     for count in range(2, min(MOST_CLUSTERS, nodes - 1) + 1):
         tried = cut(n_clusters=count)
         score = float(silhouette_score(distances, tried, metric="precomputed"))
         if score > best:
-            best, labels = score, first_come(tried)
+            best, labels = score, numbered(tried)
     return labels
 
 
-def first_come(labels: NDArray[Any]) -> Labels:
-    """The same groups, numbered in the order in which they first appear."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[inverse], np.int64)
+def k_groups(points: Array, k: int, seed: int) -> Labels:
+    """K-means from ten starts into `k` groups, or into as many as there are different points."""
+    from sklearn.cluster import KMeans
+
+    count = min(k, len(np.unique(points.round(9), axis=0)))
+    return numbered(KMeans(count, n_init=10, random_state=seed).fit_predict(points))
 
 
 def grouped_by_reports(

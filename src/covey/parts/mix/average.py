@@ -20,13 +20,13 @@ def weights(replies: Sequence[Reply], weighting: Weighting) -> np.ndarray:
     return np.array([float(reply.size) for reply in replies])
 
 
-def weighted_rows(now: Round, rows: Sequence[int], values: np.ndarray) -> csr_array:
-    """The matrix over `[old rows; replies]` that averages reply r into `rows[r]` with weight `values[r]`.
+def weighted_rows(now: Round, values: np.ndarray) -> csr_array:
+    """The matrix over `[old rows; replies]` that averages reply r into the row of its slot with weight `values[r]`.
 
     A row that nobody feeds stays as it is.
     """
     count = len(now.models)
-    to = np.asarray(rows, dtype=np.int64)
+    to = np.array([reply.slot for reply in now.replies], dtype=np.int64)
     totals = np.bincount(to, weights=values, minlength=count)
     fed = totals[to] > 0
     untouched = np.flatnonzero(~(totals > 0))
@@ -51,8 +51,7 @@ class Average:
 
     def __call__(self, now: Round) -> Mixing:
         drawn = np.array([max(1, now.chosen.count(reply.id)) for reply in now.replies])
-        slots = [reply.slot for reply in now.replies]
-        return Mixing(factors=[weighted_rows(now, slots, drawn * weights(now.replies, self.weighting))])
+        return Mixing(factors=[weighted_rows(now, drawn * weights(now.replies, self.weighting))])
 
 
 @part(
@@ -67,4 +66,4 @@ class Average:
 )
 def keep_own(now: Round) -> Mixing:
     """Every reply takes the place of the row it started from; nothing is averaged (each client alone)."""
-    return Mixing(factors=[weighted_rows(now, [r.slot for r in now.replies], np.ones(len(now.replies)))])
+    return Mixing(factors=[weighted_rows(now, np.ones(len(now.replies)))])

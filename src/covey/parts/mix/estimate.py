@@ -56,6 +56,10 @@ class Design:
         first = np.diff(self.membership, prepend=-1) > 0
         return first if self.kind == "semi-decentralized" else np.ones(self.nodes, dtype=np.bool_)
 
+    @property
+    def period(self) -> int:
+        return int(np.lcm(self.cluster_every, self.backbone_every))
+
     @cached_property
     def links(self) -> csr_array:
         """The backbone: ``links[i, j]`` is 1 where place i receives from place j."""
@@ -87,14 +91,13 @@ class Design:
 
     def loads(self) -> dict[tuple[int, int], float]:
         """(sender, receiver) -> messages per round, over one period."""
-        period = int(np.lcm(self.cluster_every, self.backbone_every))
         found: dict[tuple[int, int], float] = {}
-        for factors in self.schedule(period):
+        for factors in self.schedule(self.period):
             for factor in factors:
                 entries = factor.tocoo()
                 for receiver, sender in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
                     if sender != receiver:
-                        found[sender, receiver] = found.get((sender, receiver), 0.0) + 1 / period
+                        found[sender, receiver] = found.get((sender, receiver), 0.0) + 1 / self.period
         return found
 
 
@@ -133,7 +136,7 @@ def estimate(design: Design, *, rounds: Count, parameters: int) -> Estimate:
         deviation=deviation,
         spread=spread,
         training_spread=_training_spread(design, schedule),
-        gap=spectral_gap(design.schedule(_period(design))),
+        gap=spectral_gap(design.schedule(design.period)),
     )
 
 
@@ -175,10 +178,6 @@ def _apply(factors: Sequence[csr_array], state: Array) -> Array:
 
 def _rms(rows: Array) -> float:
     return float(np.sqrt((rows**2).sum() / len(rows)))
-
-
-def _period(design: Design) -> int:
-    return int(np.lcm(design.cluster_every, design.backbone_every))
 
 
 def spectral_gap(schedule: Schedule) -> float:

@@ -70,7 +70,6 @@ class Exchange:
         return () if self.kind == "decentralized" else (REPRESENTATIVES,)
 
     def __call__(self, now: Round) -> list[Mixing]:
-        row_of = {client: row for row, client in enumerate(now.seen)}
         present = self.present(now, lost=set(now.tasks) - {reply.id for reply in now.replies})
         clusters = self.clusters(now)
         order = self.order(now)
@@ -81,8 +80,7 @@ class Exchange:
             backbone_every=self.backbone_every,
         )
         backbone, place = self.places(now)
-        first = collect(len(now.seen), [row_of[reply.id] for reply in now.replies])
-        rest = factors_of_round(
+        factors = factors_of_round(
             clusters=clusters,
             samples=self.samples(now),
             order=order,
@@ -93,20 +91,7 @@ class Exchange:
             cluster_event=cluster_event,
             backbone_event=backbone_event,
         )
-        lead = representatives(clusters, order, present)
-        layout = now.fleet.layout
-        if layout.buffers == "average" or not layout.has_buffers:
-            mixings = [Mixing(factors=[first, *rest], peers=True)]
-        else:
-            # Statistics are not mixed: who trained keeps its own, who did not takes those of its representative.
-            trained = np.isin(now.seen, [reply.id for reply in now.replies])
-            down = [download(clusters, lead, present & ~trained)] if rest else []
-            mixings = [
-                Mixing(factors=[first, *rest], columns=slice(0, layout.trainable), peers=True),
-                Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
-            ]
-        now.notes["graph"] = graph_note(now, clusters, lead, links(mixings[0], now.seen, now.replies))
-        return mixings
+        return over_links(now, factors, clusters, representatives(clusters, order, present), present)
 
     def leaders(self, now: Round) -> list[int]:
         """The representatives among those who are here."""
@@ -218,6 +203,29 @@ def clusters_exchange(*, cluster_every: Count = 1, **among_representatives: Any)
 @lru_cache(maxsize=8)
 def _links(shape: HashableShape, nodes: int, seed: int) -> csr_array:
     return adjacency(graph(shape, nodes, seed=seed))
+
+
+def over_links(
+    now: Round, factors: Sequence[csr_array], groups: Ints, lead: Mapping[int, int], present: Bools
+) -> list[Mixing]:
+    """What the factors make of the replies and the old rows, noted for the report.
+
+    Statistics are not mixed: who trained keeps its own, who did not takes those of its representative.
+    """
+    row_of = {client: row for row, client in enumerate(now.seen)}
+    rows, layout = [row_of[reply.id] for reply in now.replies], now.fleet.layout
+    first = collect(len(now.seen), rows)
+    mixings = [Mixing(factors=[first, *factors], peers=True)]
+    if layout.has_buffers and layout.buffers != "average":
+        idle = present.copy()
+        idle[rows] = False
+        down = [download(groups, lead, idle)] if factors else []
+        mixings = [
+            replace(mixings[0], columns=slice(0, layout.trainable)),
+            Mixing(factors=[first, *down], columns=slice(layout.trainable, None)),
+        ]
+    now.notes["graph"] = graph_note(now, groups, lead, links(mixings[0], now.seen, now.replies))
+    return mixings
 
 
 def graph_note(now: Round, clusters: Ints, lead: Mapping[int, int], sent: Links) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Low-rank adapters averaged as what they are, B A, and not A and B each for itself (FlexLoRA, Bai et al., 2024)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -45,12 +44,12 @@ class Product:
 
 def pairs(layout: Layout) -> list[tuple[slice, Product]]:
     """Where the A and B of every adapted layer lie in a row, one behind the other."""
-    ends = [0, *accumulate(math.prod(shape) for shape in layout.shapes)]
     found = []
-    for at, (first, second) in enumerate(pairwise(layout.names)):
+    for (first, second), shape in zip(pairwise(layout.names), layout.shapes, strict=False):
         if first.endswith(".A") and second == f"{first[:-1]}B":
-            rank, inputs = layout.shapes[at]
-            found.append((slice(ends[at], ends[at + 2]), Product(rank=rank, inputs=inputs)))
+            rank, inputs = shape
+            both = slice(layout.spans[first].start, layout.spans[second].stop)
+            found.append((both, Product(rank=rank, inputs=inputs)))
     return found
 
 

@@ -62,7 +62,7 @@ class Krum:
             here = [place for place, other in enumerate(slots) if other == slot]
             values[np.array(here)[self.kept([_row(now.replies[place]) for place in here])]] = 1.0
         note_too_few(now, self, slots)
-        return Mixing(factors=[weighted_rows(now, slots, values)])
+        return Mixing(factors=[weighted_rows(now, values)])
 
     def combine(self, rows: Sequence[Tensor], weights: Array, start: Tensor) -> Tensor:  # noqa: ARG002
         """The mean of those that are kept."""

@@ -1,7 +1,6 @@
 """One model per group, with the first layers common to all groups if wanted."""
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
 
 from covey.core import Mixing, Round, by_weights, part
@@ -16,7 +15,7 @@ def leading_columns(layout: Layout, tensors: int) -> int:
         raise UserError(
             f"n_shared is {tensors}; the model has {len(layout.shapes)} tensors (0 shares nothing)"
         )
-    return sum(torch.Size(shape).numel() for shape in layout.shapes[:tensors])
+    return int([0, *(span.stop for span in layout.spans.values())][tensors])
 
 
 @part("mix", "group-average")
@@ -34,7 +33,7 @@ class GroupAverage:
 
     def __call__(self, now: Round) -> list[Mixing]:
         values = weights(now.replies, self.weighting)
-        own = weighted_rows(now, [reply.slot for reply in now.replies], values)
+        own = weighted_rows(now, values)
         cut = leading_columns(now.fleet.layout, self.n_shared)
         if not cut:
             return [Mixing(factors=[own])]

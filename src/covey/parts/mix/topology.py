@@ -102,7 +102,7 @@ def between(
     return _identity_but(nodes, rows)
 
 
-def download(clusters: Ints, lead: dict[int, int], present: Bools) -> csr_array:
+def download(clusters: Ints, lead: Mapping[int, int], present: Bools) -> csr_array:
     """Every member that is present replaces its model by its representative's."""
     nodes = np.flatnonzero(present).tolist()
     return _identity_but(

@@ -95,12 +95,13 @@ def draw(urns: Integers, rng: np.random.Generator) -> list[int]:
 
 def sketch(vector: Tensor, seed: int) -> Array:
     """A few numbers with nearly the same inner products: each coordinate, its sign random, is added to a random one."""
-    rng = stream(seed, "sketch")
-    place = rng.integers(SKETCH, size=len(vector))
-    sign = rng.integers(2, size=len(vector)) * 2 - 1
-    return np.asarray(
-        np.bincount(place, weights=sign * vector.double().numpy(), minlength=SKETCH), dtype=np.float64
-    )
+    return count_sketch(vector.double().numpy(), SKETCH, stream(seed, "sketch"))
+
+
+def count_sketch(vector: Array, size: int, rng: np.random.Generator) -> Array:
+    """The vector folded to `size` numbers: each of its own goes with a random sign to a random place."""
+    places, signs = rng.integers(size, size=len(vector)), rng.integers(2, size=len(vector)) * 2 - 1
+    return np.asarray(np.bincount(places, weights=signs * vector, minlength=size), np.float64)
 
 
 @part("select", "urns")

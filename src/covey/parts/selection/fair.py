@@ -18,7 +18,8 @@ import numpy as np
 from covey.arrays import Array, Integers
 from covey.core import KNOWN_GROUPS, Facts, Key, Round, by_losses, part
 from covey.parts.selection.feedback import ByLosses
-from covey.parts.selection.haccs import device_losses, with_singles
+from covey.parts.selection.haccs import device_losses, members_of, with_singles
+from covey.parts.selection.plain import drawn_clients
 from covey.settings import UpTo100
 
 POOL = 5000  # devices that are looked at: in a larger fleet, so many of them, others in each round
@@ -80,23 +81,13 @@ class FairSchedule(ByLosses):
 
 def pool(now: Round) -> Sequence[int]:
     """Whom a round is chosen from: everybody who is here, or `POOL` of them drawn at random where they are more."""
-    if len(now.here) <= POOL:
-        return now.here
-    drawn = now.stream("schedule pool").choice(len(now.here), POOL, replace=False)
-    return [now.here[place] for place in np.sort(drawn).tolist()]
+    return now.here if len(now.here) <= POOL else drawn_clients(now.here, POOL, now.stream("schedule pool"))
 
 
 def cluster_worth(clusters: Sequence[Integers], loss: Array, power: float) -> Array:
     """W_c = n_c loss_c^p: large clusters and those learnt badly count more."""
     sizes = np.array([float(len(members)) for members in clusters])
     return np.asarray(sizes * np.maximum(loss, 1e-12) ** power)
-
-
-def members_of(groups: Integers) -> tuple[list[int], list[Integers]]:
-    """The names of the groups in order, and for each the positions of its members."""
-    order = np.argsort(groups, kind="stable")
-    names, first = np.unique(groups[order], return_index=True)
-    return names.tolist(), np.split(order, first[1:])
 
 
 def best_round(

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from covey.arrays import Array
+from covey.arrays import Array, Integers
 from covey.core import KNOWN_GROUPS, Facts, Round, by_losses, part
 from covey.parts.selection.feedback import ByLosses
 from covey.settings import Share
@@ -47,11 +47,8 @@ class ByCluster(ByLosses):
         seconds = now.fleet.seconds(self.step, here)
         latency = np.array([seconds[i] for i in here])
         loss = np.array(device_losses(here, groups, self.known(now)))
-        members: dict[int, list[int]] = {}
-        for position, i in enumerate(here):
-            members.setdefault(groups[i], []).append(position)
-        names = sorted(members)
-        clusters = [members[name] for name in names]
+        names, parts = members_of(np.array([groups[i] for i in here], np.int64))
+        clusters = [part.tolist() for part in parts]
         waits = cluster_means(latency, clusters) if self.speed == "mean" else cluster_least(latency, clusters)
         theta = cluster_weights(
             waits, cluster_means(loss**2 if self.squared else loss, clusters), rho=self.rho
@@ -80,6 +77,13 @@ def with_singles(now: Round) -> dict[int, int]:
     first = max(now.groups.values(), default=-1) + 1
     without = [i for i in now.here if i not in now.groups]
     return now.groups | {client: first + place for place, client in enumerate(without)}
+
+
+def members_of(groups: Integers) -> tuple[list[int], list[Integers]]:
+    """The names of the groups in order, and for each the positions of its members."""
+    order = np.argsort(groups, kind="stable")
+    names, first = np.unique(groups[order], return_index=True)
+    return names.tolist(), np.split(order, first[1:])
 
 
 def device_losses(here: Sequence[int], groups: Mapping[int, int], known: Mapping[int, float]) -> list[float]:

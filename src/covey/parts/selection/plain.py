@@ -1,6 +1,9 @@
 """Selections that need to know nothing about the clients."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from covey.core import NOTHING, ONE_MODEL, Round, Shows, part, server_client
 from covey.settings import Chance, Count
@@ -13,14 +16,18 @@ class PerRound:
     per_round: Count = 10
 
 
+def drawn_clients(ids: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
+    """So many of the clients (or all, if fewer), uniformly without replacement, in the order they stand in."""
+    places = rng.choice(len(ids), min(count, len(ids)), replace=False)
+    return [ids[place] for place in np.sort(places).tolist()]
+
+
 @part("select", "uniform", shows=NOTHING)
 class Uniform(PerRound):
     """So many of the reachable clients, uniformly without replacement."""
 
     def __call__(self, now: Round) -> list[int]:
-        count = min(self.per_round, len(now.here))
-        drawn = now.stream("select").choice(len(now.here), size=count, replace=False)
-        return sorted(now.here[position] for position in drawn.tolist())
+        return drawn_clients(now.here, self.per_round, now.stream("select"))
 
 
 @part("select", "poisson", shows=NOTHING)

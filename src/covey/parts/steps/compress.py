@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.core import Client, Known, Method, Reply, Stat, Step, Task, like, step
+from covey.core import Client, Method, Reply, Task, step
 from covey.errors import UserError
+from covey.parts.steps.around import AroundStep
 from covey.parts.steps.narrow import TrainNarrow
 from covey.settings import Range, only_with, validated_in
 from covey.training.rows import Layout
@@ -41,7 +42,7 @@ class Compression:
 
 
 @step(kind="train.compressed")
-class Compressed(Step):
+class Compressed(AroundStep):
     """The step `step`, whose update w_k - w travels shortened; what is left out waits at the client for the next time.
 
     Numbers behind the trainable ones (statistics of norms) travel whole.
@@ -52,17 +53,9 @@ class Compressed(Step):
         feedback: whether a client adds what was left out to its next update.
     """
 
-    step: Step
     how: How
     share: PART = 0.05
     feedback: bool = True
-
-    needs, gives = like("step")
-
-    @property
-    def train(self) -> Any:
-        """The plain training behind it."""
-        return getattr(self.step, "train", self.step)
 
     def __call__(self, client: Client, task: Task) -> Reply:
         layout = client.bench.layout
@@ -95,15 +88,6 @@ class Compressed(Step):
             row[layout.trainable :] = torch.as_tensor(packed["rest"])
         stats = {name: value for name, value in reply.stats.items() if name != "packed"}
         return replace(reply, vector=row, stats=stats)
-
-    def spared(self, layout: Layout) -> int:
-        return self.step.spared(layout)
-
-    def expects(self, known: Known) -> dict[str, Stat]:
-        return self.step.expects(known)
-
-    def work(self, train: int, test: int) -> float:
-        return self.step.work(train, test)
 
 
 def with_compression(method: Method, compression: Compression) -> Method:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from covey.arrays import Floats
 from covey.core import Account, Client, Known, Reply, Stat, Step, Task, step
-from covey.errors import UserError
 from covey.parts.steps.evaluate import FORWARD_SHARE
+from covey.parts.steps.gaussian_noise import opendp_library
 from covey.settings import BelowHalf, NotEmpty
 from covey.training.models.encoders import code_length, encoded_rows
 
@@ -209,13 +209,6 @@ def answers_of_bytes(shape: tuple[int, ...], probability: float, random: bytes) 
 
 def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
     """The same as `answers` from OpenDP's randomised response, 0.2 ms a bit."""
-    try:
-        import opendp.prelude as dp
-    except ImportError:
-        raise UserError(
-            "noise = 'opendp' needs the package opendp: install covey[private], or set noise = 'simulated'"
-        ) from None
-    dp.enable_features("contrib")
-    respond_to: Any = dp.m.make_randomized_response_bool(prob=1 - probability)
+    respond_to = opendp_library().m.make_randomized_response_bool(prob=1 - probability)
     said = [[respond_to(truth) for _ in range(math.prod(shape))] for truth in (False, True)]
     return np.array(said, np.uint8).reshape(2, *shape)

@@ -45,7 +45,7 @@ class Evaluate(Step):
         return Serving()
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = served_row(client, task, self.serving)
+        slot, row = served_row(client, task, self.serving, client.rng)
         x, y = self.samples(client).tensors()
         return self.reply(client, slot, *outputs_of(client, row, x, y))
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covey.errors import UserError
+from covey.errors import importing
 
 
 def length(update: Tensor) -> float:
@@ -41,13 +41,20 @@ def gaussian_of_bytes(uniform: bytes) -> np.ndarray:
     return np.asarray(ndtri((whole + 0.5) * 2.0**-53).reshape(4, -1).sum(axis=0) / 2)
 
 
+def opendp_library() -> Any:
+    """The package `opendp`, or one sentence on how to get it."""
+    with importing(
+        "secure noise needs the package opendp: install covey[private], or in a simulation set noise = "
+        '"simulated" where there is such a setting'
+    ):
+        import opendp.prelude as dp
+    dp.enable_features("contrib")
+    return dp
+
+
 @lru_cache(maxsize=32)
 def secure_gaussian(scale: float) -> Any:
     """OpenDP's Gaussian mechanism on vectors: no floating-point leak, randomness of the system."""
-    try:
-        import opendp.prelude as dp
-    except ImportError as error:
-        raise UserError("private needs the package opendp: install covey[private]") from error
-    dp.enable_features("contrib")
+    dp = opendp_library()
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l2_distance(T=float)
     return dp.m.make_gaussian(*space, scale=scale)

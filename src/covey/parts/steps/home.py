@@ -1,9 +1,7 @@
 """Training in which some tensors of the model stay with the client (FedPer, FedRep, FedBN)."""
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -51,7 +49,7 @@ class TrainWithHome(AroundTraining):
         assert reply.vector is not None
         if is_finite(reply.vector):  # else it is refused, and the client must not keep it
             spans = self.places(client.bench.layout)
-            client.state["home"] = {at: reply.vector[at:end].clone() for at, end in spans}
+            client.state["home"] = {span.start: reply.vector[span].clone() for span in spans}
         return replace(reply, vector=reply.vector[~home])
 
     def at_once(self, client: Client, start: Tensor, slot: int) -> Reply:
@@ -84,21 +82,18 @@ class TrainWithHome(AroundTraining):
         """True for every column of a row that stays with the client."""
         return columns_of(layout, self.places(layout))
 
-    def places(self, layout: Layout) -> list[tuple[int, int]]:
+    def places(self, layout: Layout) -> list[slice]:
         """From where to where in a row what stays lies."""
         if not self.home:
-            return list(places_at_home(layout, self.last, self.norms))
+            return places_at_home(layout, self.last, self.norms)
         for pattern in self.home:
             if not any(named_by(pattern, name) for name in layout.names):
                 raise UserError(
                     f"method.home has {pattern!r}, which is no tensor that trains; allowed: patterns of "
                     f"{', '.join(layout.names[:SHOWN])}"
                 )
-        return [
-            (start, end)
-            for name, start, end in spans_of(layout)
-            if any(named_by(pattern, name) for pattern in self.home)
-        ]
+        named = [name for name in layout.names if any(named_by(pattern, name) for pattern in self.home)]
+        return [layout.spans[name] for name in named]
 
     def spared(self, layout: Layout) -> int:
         return int(self.stays(layout).sum())
@@ -112,29 +107,24 @@ def at_home(layout: Layout, last: int, norms: bool) -> Tensor:
     return columns_of(layout, places_at_home(layout, last, norms))
 
 
-def columns_of(layout: Layout, spans: Iterable[tuple[int, int]]) -> Tensor:
+def columns_of(layout: Layout, spans: Iterable[slice]) -> Tensor:
     """True for every column of a row that lies in one of the spans."""
     home = torch.zeros(layout.size, dtype=torch.bool)
-    for start, end in spans:
-        home[start:end] = True
+    for span in spans:
+        home[span] = True
     return home
 
 
-def spans_of(layout: Layout) -> list[tuple[str, int, int]]:
-    """Every tensor of a row with where it begins and ends."""
-    ends = list(accumulate(math.prod(shape) for shape in layout.shapes))
-    return list(zip(layout.names, [0, *ends], ends, strict=False))
-
-
-def places_at_home(layout: Layout, last: int, norms: bool) -> Iterator[tuple[int, int]]:
+def places_at_home(layout: Layout, last: int, norms: bool) -> list[slice]:
     """From where to where in a row the tensors lie that stay with the client.
 
     A norm is what has a running mean; its weight, bias and statistics stay. `last` counts trainable tensors.
     """
     with_mean = {name.rpartition(".")[0] for name in layout.names if name.endswith("running_mean")}
-    spans = spans_of(layout)
-    trainable = [span for span in spans if span[2] <= layout.trainable]
-    head = {name for name, _, _ in trainable[len(trainable) - last :]} if last else set()
-    for name, start, end in spans:
-        if name in head or (norms and name.rpartition(".")[0] in with_mean):
-            yield start, end
+    trainable = [name for name, span in layout.spans.items() if span.stop <= layout.trainable]
+    head = trainable[len(trainable) - last :] if last else []
+    return [
+        span
+        for name, span in layout.spans.items()
+        if name in head or (norms and name.rpartition(".")[0] in with_mean)
+    ]

@@ -1,18 +1,18 @@
 """Local training that also tells, free of charge, whether training on the client's own data helped the client."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from covey.core import KEPT_OUT, Budget, Client, Fact, Known, Reply, Stat, Step, Task, step
+from covey.core import KEPT_OUT, Budget, Client, Fact, Known, Reply, Stat, Task, step
 from covey.data.together import fold_of
 from covey.data.types import View
 from covey.parts.steps.at_home import TRIED, score
-from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate, outputs_of
-from covey.parts.steps.served import Serving, served_row
+from covey.parts.steps.evaluate import FORWARD_SHARE, Evaluate
+from covey.parts.steps.served import Serving
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.training.metrics import Metric
 
 FOLDS = 10  # a tenth of the samples is kept out, another one in each round
 JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set local = "judged"')
@@ -75,29 +75,21 @@ def kept_out(part: View, client: Client, number: int) -> tuple[View, View]:
 
 
 @step(kind="evaluate.adapted")
-class EvaluateAdapted(Step):
-    """Like `Evaluate` on test data, after the client made the model its own: w + a (v - w), v trained from w.
+class EvaluateAdapted(Evaluate):
+    """Like `Evaluate`, after the client made the model its own: w + a (v - w), v trained from w.
 
     a is the task's argument `own`; without it, 1. v is trained by `updates` local updates, one after the other. The
     trained model stays with the client.
     """
 
     train: Train
-    metrics: tuple[Metric, ...] = ()
     updates: int = 1
-    share: float = 1.0
+
+    one_pass: ClassVar[bool] = False
 
     @property
     def serving(self) -> Serving:
         return Serving(adapt=self.train, updates=self.updates)
 
-    def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = served_row(client, task, self.serving, client.rng)
-        told = Evaluate(metrics=self.metrics, share=self.share)
-        return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
-
-    def expects(self, known: Known) -> dict[str, Stat]:
-        return Evaluate(metrics=self.metrics).expects(known)
-
     def work(self, train: int, test: int) -> float:
-        return self.updates * self.train.work(train, test) + self.share * FORWARD_SHARE * test
+        return self.serving.work(train, test) + super().work(train, test)

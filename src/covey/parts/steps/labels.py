@@ -22,10 +22,6 @@ class CountLabels(Step):
         """As many counts as the server knows classes, which add up to no more than the client's samples."""
         return {"labels": Stat(low=0.0, shape=(known.classes,), total=(1.0, known.train))}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        """Counting is free beside training."""
-        return 0.0
-
 
 def label_counts(y: NDArray[np.generic], *, labels: int, who: str = "the client") -> NDArray[np.float64]:
     """How many samples of each label of the agreed space 0..labels-1 there are."""

@@ -1,17 +1,17 @@
 """A model of the client's own beside the common one (Ditto), and how it is measured."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 from torch import Tensor
 
-from covey.core import NOTHING, Client, Known, Reply, Stat, Step, Task, step
-from covey.parts.steps.evaluate import Evaluate, outputs_of
-from covey.parts.steps.served import TRAINED_MODEL, Serving, served_row
+from covey.core import NOTHING, Client, Reply, Task, step
+from covey.parts.steps.evaluate import Evaluate
+from covey.parts.steps.served import TRAINED_MODEL, Serving
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
 from covey.settings import NotNegative
 from covey.training.bench import Fit
-from covey.training.metrics import Metric
 
 
 def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: float) -> Fit:
@@ -46,23 +46,11 @@ class DittoTrain(AroundTraining):
 
 
 @step(kind="evaluate.own")
-class EvaluateOwn(Step):
-    """Like `Evaluate` on test data, of the client's own model; who has none yet uses the one that was sent."""
+class EvaluateOwn(Evaluate):
+    """Like `Evaluate`, of the client's own model; who has none yet uses the one that was sent."""
 
-    metrics: tuple[Metric, ...] = ()
-    share: float = 1.0
+    one_pass: ClassVar[bool] = False
 
     @property
     def serving(self) -> Serving:
         return Serving(own=True)
-
-    def __call__(self, client: Client, task: Task) -> Reply:
-        slot, row = served_row(client, task, self.serving)
-        told = Evaluate(metrics=self.metrics, share=self.share)
-        return told.reply(client, slot, *outputs_of(client, row, *told.samples(client).tensors()))
-
-    def expects(self, known: Known) -> dict[str, Stat]:
-        return Evaluate(metrics=self.metrics).expects(known)
-
-    def work(self, train: int, test: int) -> float:
-        return Evaluate(share=self.share).work(train, test)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from covey.arrays import Array
 from covey.errors import Refused, UserError
+from covey.parts.steps.gaussian_noise import opendp_library
 from covey.settings import Epsilon, Positive, validated
 
 SummaryNoise = Literal["simulated", "opendp", "published"]
@@ -122,16 +123,10 @@ def present(counts: Array, *, sensitivity: float, privacy: Privacy) -> NDArray[n
 @lru_cache(maxsize=32)
 def _opendp_laplace(scale: float, sensitivity: float, epsilon: float) -> Any:
     """OpenDP's vector Laplace mechanism, checked to cost no more than `epsilon`."""
-    try:
-        import opendp.prelude as dp
-    except ImportError as error:
-        raise UserError(
-            'noise = "opendp" needs the package opendp: install covey[private], or set noise = "simulated".'
-        ) from error
-    dp.enable_features("contrib")
+    dp = opendp_library()
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)
     mechanism = dp.m.make_laplace(*space, scale=scale)
-    cost: float = mechanism.map(float(sensitivity))  # type: ignore[no-untyped-call]
+    cost: float = mechanism.map(float(sensitivity))
     if cost > epsilon * (1 + 1e-9):
         raise UserError(f"epsilon is {epsilon!r}; OpenDP's mechanism of scale {scale!r} would cost {cost!r}.")
     return mechanism
@@ -145,10 +140,5 @@ def randomised(value: int, choices: int, epsilon: float, rng: np.random.Generato
     truth = math.exp(epsilon) / (math.exp(epsilon) + choices - 1)
     if rng is not None:
         return value if rng.random() < truth else int((value + rng.integers(1, choices)) % choices)
-    try:
-        import opendp.prelude as dp
-    except ImportError as error:
-        raise UserError("a private answer needs the package opendp: install covey[private].") from error
-    dp.enable_features("contrib")
-    said: int = dp.m.make_randomized_response(list(range(choices)), truth)(value)
+    said: int = opendp_library().m.make_randomized_response(list(range(choices)), truth)(value)
     return said

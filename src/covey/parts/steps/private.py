@@ -7,23 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from covey.core import Client, Facts, Known, Reply, Stat, Step, Task, gives_of, step
+from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss, Told
+from covey.parts.steps.around import AroundStep
 from covey.parts.steps.gaussian_noise import gaussian, length
-from covey.parts.steps.train import Train
 from covey.settings import Positive
 from covey.training.rows import Layout
 
 
 @step(kind="train.quiet")
-class Quiet(Step):
-    """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told.
-
-    Args:
-        step: what the client does.
-    """
-
-    step: Step
+class Quiet(AroundStep):
+    """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told."""
 
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = self.step(client, task)
@@ -31,24 +25,6 @@ class Quiet(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
         return {}
-
-    def work(self, train: int, test: int) -> float:
-        return self.step.work(train, test)
-
-    def unpacked(self, reply: Reply, task: Task, layout: Layout) -> Reply:
-        return self.step.unpacked(reply, task, layout)
-
-    def spared(self, layout: Layout) -> int:
-        return self.step.spared(layout)
-
-    @property
-    def train(self) -> Train | None:
-        """The plain training behind it, for whoever fine-tunes."""
-        return self.step if isinstance(self.step, Train) else getattr(self.step, "train", None)
-
-    @property
-    def gives(self) -> Facts:
-        return tuple(gives_of(self.step))
 
 
 @step(kind="train.noised")

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from covey.arrays import Array
 from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
+from covey.data.types import unscaled
 from covey.errors import Refused, UserError
 from covey.parts.steps.labels import checked_labels, label_counts
 from covey.parts.steps.privacy import Privacy, add_noise, present, shares, spend
@@ -78,11 +78,8 @@ class TargetSummary(Binned):
         """Shares of the bins."""
         return {"shares": replace(SHARE, shape=(self.bins,), total=(1.0, 1.0))}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return 0.0
 
-
-@step(kind="query.features", of_labels=True)
+@step(kind="query.features", of_labels=True, passes=BINNING_SHARE)
 class FeatureSummary(Binned):
     """P(X|y): for each label a histogram of all feature values of its samples, `bins` over [low, high].
 
@@ -121,11 +118,8 @@ class FeatureSummary(Binned):
             "has": replace(SHARE, shape=(labels,)),
         }
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return BINNING_SHARE * train
 
-
-@step(kind="query.joint", of_labels=True)
+@step(kind="query.joint", of_labels=True, passes=BINNING_SHARE)
 class JointSummary(Binned):
     """P(X, y): one histogram over label and feature value, to which every sample adds one unit in all.
 
@@ -154,9 +148,6 @@ class JointSummary(Binned):
         places = (self.labels or known.classes) * self.bins
         return {"shares": replace(SHARE, shape=(places,), total=(1.0, 1.0))}
 
-    def work(self, train: int, test: int) -> float:  # noqa: ARG002
-        return BINNING_SHARE * train
-
 
 def shares_told(client: Client, task: Task, privacy: Privacy, counts: Array) -> Reply:
     """The counts as shares under noise, where one sample moves them by 1; nothing where they are not worth telling."""
@@ -170,10 +161,7 @@ def raw_features(client: Client) -> NDArray[np.floating]:
     """The client's inputs as they were before normalisation (pixels in [0, 1])."""
     x, _ = client.train.tensors()
     scale = client.train.dataset.scale
-    if scale is not None:
-        shape = (-1,) + (1,) * (x.dim() - 2)
-        x = x * torch.tensor(scale.std).view(shape) + torch.tensor(scale.mean).view(shape)
-    return x.numpy()
+    return (x if scale is None else unscaled(x, scale)).numpy()
 
 
 def label_space(client: Client, labels: int | None, bins: int = 1) -> int:

@@ -22,18 +22,18 @@ class TakeHome(Step):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         _, row = served_row(client, task, self.serving)
-        told = Evaluate()(alone(client), Task(models=row[None], slots=(0,))).stats if len(client.test) else {}
+        # without what it keeps, which is in its row already
+        told = (
+            Evaluate()(replace(client, state={}), Task(models=row[None], slots=(0,))).stats
+            if len(client.test)
+            else {}
+        )
         measured = {f"local-test/{name}": float(value) for name, value in told.items()}
         client.state[SERVED_ROW] = {**client.state.get(SERVED_ROW, {}), "measured": measured}
         return Reply(id=client.id, slot=task.slots[0])
 
     def work(self, train: int, test: int) -> float:
         return self.serving.work(train, test) + Evaluate().work(train, test)
-
-
-def alone(client: Client) -> Client:
-    """The client without what it keeps, which is in its row already."""
-    return replace(client, state={})
 
 
 def sent_home(method: Method, state: State, fleet: Fleet) -> list[Reply]:

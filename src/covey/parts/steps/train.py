@@ -125,20 +125,29 @@ class Train(Step):
         return reply_of(client, fit, slot, size=len(self.training_part(client)))
 
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
-        """The same for many clients at once, up to rounding; None where the model or the settings do not allow it."""
+        """The same for many clients, as their bench trains cohorts; None where model or settings do not allow it."""
         together = clients[0].bench.cohort(self.recipe(clients[0].round))
         by_samples = self.weight_decay == "samples"  # another one for each
         augmented = any(client.train.dataset.augment != "none" for client in clients)
-        if self.keep_momentum or augmented or by_samples or together is None or self.seconds is not None:
+        one_by_one = self.keep_momentum or augmented or by_samples or self.seconds is not None
+        if one_by_one or together is None or type(self).__call__ is not Train.__call__:
             return None
         found = [best_row(client, task) for client, task in zip(clients, tasks, strict=True)]
-        data = [self.training_part(client).tensors() for client in clients]
-        orders = [self.order(len(y), client.rng) for client, (_, y) in zip(clients, data, strict=True)]
-        fits = together([row for _, row in found], data, orders)
+        drawn = [self.drawn(client) for client in clients]
+        data, batches = zip(*drawn, strict=True)
+        fits = together([row for _, row in found], data, batches)
         return [
-            reply_of(client, fit, slot, size=len(y))
-            for client, fit, (slot, _), (_, y) in zip(clients, fits, found, data, strict=True)
+            reply_of(client, fit, slot, size=len(self.training_part(client)))
+            for client, fit, (slot, _) in zip(clients, fits, found, strict=True)
         ]
+
+    def drawn(self, client: Client) -> tuple[tuple[Tensor, Tensor], list[np.ndarray]]:
+        """The inputs and labels that one local update is made on, and its batches as places among these."""
+        part = self.training_part(client)
+        batches = self.in_time(self.order(len(part), client.rng), client)
+        if self.batches is not None:
+            part, batches = only_used(part, batches)
+        return part.tensors(), batches
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """The mean loss over the batches, and how many there were."""
@@ -299,14 +308,11 @@ def local_fit(
 
     `loss` makes, of the inputs that are trained on, a loss in place of the objective's; PyTorch then trains.
     """
-    part = train.training_part(client)
-    batches = train.in_time(train.order(len(part), client.rng), client)
-    if train.batches is not None:
-        part, batches = only_used(part, batches)
-    x, y = part.tensors()
-    if part.dataset.augment != "none":
+    (x, y), batches = train.drawn(client)
+    dataset = client.train.dataset
+    if dataset.augment != "none":
         rng = client.stream("augment", "round", client.round)
-        x, y, batches = as_shown(x, y, batches, rng, part.dataset.scale)
+        x, y, batches = as_shown(x, y, batches, rng, dataset.scale)
     trainer = client.bench.fit if loss is None else partial(client.bench.on_torch().fit, loss_of=loss(x))
     if train.seconds is not None and client.live:
         trainer = partial(

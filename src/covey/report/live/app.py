@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import hmac
+import html
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from importlib.resources import files
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -141,6 +143,7 @@ def make_app(
         return lambda _: Response(content(), media_type=kind)
 
     fixed: dict[str, tuple[str, Callable[[], str]]] = {
+        "/draw.js": (KINDS["js"], partial(part_of_page, "draw.js")),
         "/live.js": (KINDS["js"], partial(part, "live.js")),
         "/live.css": (KINDS["css"], partial(part, "live.css")),
     }
@@ -179,15 +182,10 @@ def endpoints(live: Live) -> dict[str, Any]:
         try:
             return HTMLResponse(await asyncio.to_thread(live.report, names))
         except UserError as error:
-            return HTMLResponse(
-                f"<!doctype html><title>Covey</title><p>{_escaped(str(error))}", status_code=404
-            )
+            said = f"<!doctype html><title>Covey</title><p>{html.escape(str(error))}"
+            return HTMLResponse(said, status_code=404)
 
     return {"/api/runs": all_runs, "/api/run": one_run, "/api/events": events, "/report": report}
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 class Guarded:
@@ -200,14 +198,15 @@ class Guarded:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = Headers(scope=scope)
         # A page of somebody else's in the administrator's browser reaches loopback under another name.
-        host = headers.get(b"host", "")
+        host = headers.get("host", "")
         named = host.rpartition(":")[0] if not host.endswith("]") else host
         if self.hosts and (named or host) not in self.hosts:
-            await _answer(send, 404, [])
-        elif self.key and not self._may(headers.get(b"authorization", "")):
-            await _answer(send, 401, [(b"www-authenticate", b'Basic realm="covey"')])
+            await Response(status_code=404)(scope, receive, send)
+        elif self.key and not self._may(headers.get("authorization", "")):
+            asked = {"www-authenticate": 'Basic realm="covey"'}
+            await Response(status_code=401, headers=asked)(scope, receive, send)
         else:
             await self.app(scope, receive, _with_policy(send, scope["path"]))
 
@@ -217,13 +216,6 @@ class Guarded:
         except ValueError:
             return False
         return hmac.compare_digest(password.encode(), self.key.encode())
-
-
-async def _answer(send: Any, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]}
-    )
-    await send({"type": "http.response.body", "body": b""})
 
 
 def _with_policy(send: Any, path: str) -> Any:

@@ -1,24 +1,13 @@
 // The live page: rows come once, then only those that change (server-sent events); sorting and filtering happen here.
+// Elements and scales are those of the report (draw.js).
 "use strict";
 
 const at = (id) => document.getElementById(id);
 const PART = 60; // rows that are drawn at once; the next ones when the end of the table comes into view
 const state = { rows: new Map(), settings: [], metrics: [], about: {}, sort: "at", down: true, picked: new Set(), metric: "", words: "" };
 
-function make(tag, attributes, ...inner) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
-  }
-  element.append(...inner.flat().filter((part) => part !== null && part !== undefined));
-  return element;
-}
-
 // ---------------------------------------------------------------- numbers in words
 
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const count = (value) => (isNumber(value) ? value.toLocaleString("en") : "");
 function bytes(value) {
   if (!isNumber(value)) return "";
@@ -128,9 +117,9 @@ function draw(rows = PART) {
   const held = document.activeElement; // the keyboard stays where it is
   heads = columns();
   listed = sorted([...state.rows.values()].filter(filter(state.words)));
-  at("table").tHead.replaceChildren(make("tr", {}, make("th", { scope: "col" }, make("span", { class: "dim" }, "pick")),
-    heads.map((column) => make("th", { scope: "col", class: `of-${column.key}${column.number ? " num" : ""}${column.wide ? " measured" : ""}`, "aria-sort": state.sort === column.key ? (state.down ? "descending" : "ascending") : null },
-      make("button", { type: "button", "data-key": column.key }, column.head + (state.sort === column.key ? (state.down ? " ↓" : " ↑") : ""))))));
+  at("table").tHead.replaceChildren(html("tr", {}, html("th", { scope: "col" }, html("span", { class: "dim" }, "pick")),
+    heads.map((column) => html("th", { scope: "col", class: `of-${column.key}${column.number ? " num" : ""}${column.wide ? " measured" : ""}`, "aria-sort": state.sort === column.key ? (state.down ? "descending" : "ascending") : null },
+      html("button", { type: "button", "data-key": column.key }, column.head + (state.sort === column.key ? (state.down ? " ↓" : " ↑") : ""))))));
   at("table").setAttribute("aria-rowcount", listed.length + 1);
   at("table").tBodies[0].replaceChildren(...listed.slice(0, rows).map(line));
   countShown();
@@ -164,14 +153,14 @@ function line(row) {
   const known = lines.get(row.id);
   if (known && known[0] === row) return known[1];
   const picked = state.picked.has(row.id);
-  const box = make("input", { type: "checkbox", "aria-label": `Pick ${row.name} ${row.id}` });
+  const box = html("input", { type: "checkbox", "aria-label": `Pick ${row.name} ${row.id}` });
   box.checked = picked;
   const cells = heads.map((column) => {
     const text = column.text(row);
-    if (column.key === "name") return make("th", { scope: "row" }, make("a", { href: `report?run=${encodeURIComponent(row.id)}`, title: row.id }, text));
-    return make("td", { class: [`of-${column.key}`, column.number ? "num" : "", column.key === "state" ? row.state : ""].join(" ").trim() }, text);
+    if (column.key === "name") return html("th", { scope: "row" }, html("a", { href: `report?run=${encodeURIComponent(row.id)}`, title: row.id }, text));
+    return html("td", { class: [`of-${column.key}`, column.number ? "num" : "", column.key === "state" ? row.state : ""].join(" ").trim() }, text);
   });
-  const made = make("tr", { class: picked ? "picked" : null, "data-id": row.id }, make("td", {}, box), cells);
+  const made = html("tr", { class: picked ? "picked" : null, "data-id": row.id }, html("td", {}, box), cells);
   lines.set(row.id, [row, made]);
   return made;
 }
@@ -187,7 +176,7 @@ function drawLine(row) {
 function facts() {
   const every = [...state.rows.values()];
   const of = (what) => every.filter((row) => row.state === what).length;
-  at("facts").replaceChildren(...["running", "finished", "pruned", "stopped", "damaged"].filter((what) => ["running", "finished", "stopped"].includes(what) || of(what)).map((what) => make("span", {}, `${count(of(what))} ${what}`)));
+  at("facts").replaceChildren(...["running", "finished", "pruned", "stopped", "damaged"].filter((what) => ["running", "finished", "stopped"].includes(what) || of(what)).map((what) => html("span", {}, `${count(of(what))} ${what}`)));
 }
 
 function pick(id, on) {
@@ -207,14 +196,14 @@ async function drawCards() {
   at("progress").hidden = !running.length;
   for (const id of cards.keys()) if (!running.some((row) => row.id === id)) { cards.get(id).remove(); cards.delete(id); }
   for (const row of running) {
-    if (!cards.has(row.id)) { const card = make("article", { class: "card", "data-id": row.id }); fillCard(card, row, {}); cards.set(row.id, card); at("cards").append(card); }
+    if (!cards.has(row.id)) { const card = html("article", { class: "card", "data-id": row.id }); fillCard(card, row, {}); cards.set(row.id, card); at("cards").append(card); }
     try {
       const detail = await (await fetch(`api/run?id=${encodeURIComponent(row.id)}`)).json();
       fillCard(cards.get(row.id), row, detail);
       if (detail.status && detail.status.now) drawSites(row, detail.status);
     } catch { /* one that cannot be drawn holds up no other; the next look will tell */ }
   }
-  if (shownSites && !running.some((row) => row.id === shownSites)) at("sites-body").replaceChildren(make("p", {}, "The server of this run has ended."));
+  if (shownSites && !running.some((row) => row.id === shownSites)) at("sites-body").replaceChildren(html("p", {}, "The server of this run has ended."));
 }
 
 function fillCard(card, row, detail) {
@@ -222,34 +211,25 @@ function fillCard(card, row, detail) {
   const curve = (detail.curves || {})[state.metric] || [];
   const groups = Object.entries(detail.groups || {});
   const working = Object.values(detail.working || {}).at(-1);
-  const bar = make("div", { class: "bar", role: "progressbar", "aria-label": `Rounds of ${row.name}`, "aria-valuemin": 0, "aria-valuemax": row.rounds, "aria-valuenow": row.round }, make("i", {}));
+  const bar = html("div", { class: "bar", role: "progressbar", "aria-label": `Rounds of ${row.name}`, "aria-valuemin": 0, "aria-valuemax": row.rounds, "aria-valuenow": row.round }, html("i", {}));
   bar.firstChild.style.width = `${100 * share}%`;
-  const cluster = make("div", { class: "cluster", "aria-hidden": "true" }, groups.map(([group, size]) => { const part = make("i", {}); part.style.flex = size; part.style.background = `var(--c${group % 10})`; return part; }));
+  const cluster = html("div", { class: "cluster", "aria-hidden": "true" }, groups.map(([group, size]) => { const part = html("i", {}); part.style.flex = size; part.style.background = `var(--c${group % 10})`; return part; }));
   card.replaceChildren(
-    make("h3", {}, make("a", { href: `report?run=${encodeURIComponent(row.id)}` }, row.name), make("span", { class: "dim" }, `seed ${row.seed}`)),
-    make("p", {}, make("span", { class: "big" }, metric(state.metric, value(row, state.metric)) || "–"), ` ${state.about[state.metric] ? state.about[state.metric].title : ""}`),
+    html("h3", {}, html("a", { href: `report?run=${encodeURIComponent(row.id)}` }, row.name), html("span", { class: "dim" }, `seed ${row.seed}`)),
+    html("p", {}, html("span", { class: "big" }, metric(state.metric, value(row, state.metric)) || "–"), ` ${state.about[state.metric] ? state.about[state.metric].title : ""}`),
     spark(curve), bar,
-    make("p", {}, `round ${count(row.round)} of ${count(row.rounds)}${isNumber(row.left) ? `, ${seconds(row.left)} left` : ""}`),
-    make("p", {}, `${working ? `${count(working)} devices at work · ` : ""}${seconds(row.seconds)} of the fleet · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
-    ...(groups.length ? [make("p", {}, `${groups.length} cluster${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")}${groups.length > 8 ? ", ..." : ""} clients`), cluster] : []),
-    ...(row.waits && row.waits.length ? [make("p", {}, `waits for ${row.waits.slice(0, 6).join(", ")}`)] : []));
+    html("p", {}, `round ${count(row.round)} of ${count(row.rounds)}${isNumber(row.left) ? `, ${seconds(row.left)} left` : ""}`),
+    html("p", {}, `${working ? `${count(working)} devices at work · ` : ""}${seconds(row.seconds)} simulated · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
+    ...(groups.length ? [html("p", {}, `${groups.length} cluster${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")}${groups.length > 8 ? ", ..." : ""} clients`), cluster] : []),
+    ...(row.waits && row.waits.length ? [html("p", {}, `waits for ${row.waits.slice(0, 6).join(", ")}`)] : []));
 }
 
 function spark(curve) {
-  const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  picture.setAttribute("viewBox", "0 0 300 50");
-  picture.setAttribute("preserveAspectRatio", "none");
-  picture.setAttribute("aria-hidden", "true");
+  const picture = svg("svg", { viewBox: "0 0 300 50", preserveAspectRatio: "none", "aria-hidden": "true" });
   if (curve.length > 1) {
     const [xs, ys] = [curve.map((p) => p[0]), curve.map((p) => p[1])];
-    const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    path.setAttribute("d", curve.map(([x, y], i) => `${i ? "L" : "M"}${((x - x0) / (x1 - x0 || 1)) * 300} ${48 - ((y - y0) / (y1 - y0 || 1)) * 46}`).join(""));
-    path.setAttribute("fill", "none");
-    path.setAttribute("stroke", "var(--accent)");
-    path.setAttribute("stroke-width", "2");
-    path.setAttribute("vector-effect", "non-scaling-stroke");
-    picture.append(path);
+    const x = scale(Math.min(...xs), Math.max(...xs), 0, 300), y = scale(Math.min(...ys), Math.max(...ys), 48, 2);
+    picture.append(svg("path", { d: path(curve.map(([a, b]) => [x(a), y(b)])), fill: "none", stroke: "var(--accent)", "stroke-width": 2, "vector-effect": "non-scaling-stroke" }));
   }
   return picture;
 }
@@ -262,18 +242,18 @@ let shownSites = "";
 
 function drawSites(row, status) {
   shownSites = row.id;
-  const head = (words) => make("thead", {}, make("tr", {}, words.map((word) => make("th", { scope: "col" }, word))));
-  const cells = (words) => words.map((word) => make("td", {}, word));
-  const sites = status.sites.map((site) => make("tr", {}, make("th", { scope: "row" }, site.name),
-    make("td", { class: site.state === "connected" ? "ok" : "bad" }, site.why ? `${site.state}: ${site.why}` : site.state),
+  const head = (words) => html("thead", {}, html("tr", {}, words.map((word) => html("th", { scope: "col" }, word))));
+  const cells = (words) => words.map((word) => html("td", {}, word));
+  const sites = status.sites.map((site) => html("tr", {}, html("th", { scope: "row" }, site.name),
+    html("td", { class: site.state === "connected" ? "ok" : "bad" }, site.why ? `${site.state}: ${site.why}` : site.state),
     cells([ago(status.time, site.last_seen), site.doing ? `${site.doing}, round ${site.round}` : "", bytes(site.bytes_in), bytes(site.bytes_out), site.seconds.toFixed(1), String(site.answers), String(site.lost)])));
-  const refused = status.refused.map((one) => make("tr", {}, cells([one.key, one.why, String(one.count), ago(status.time, one.last_seen)])));
+  const refused = status.refused.map((one) => html("tr", {}, cells([one.key, one.why, String(one.count), ago(status.time, one.last_seen)])));
   at("sites").hidden = false;
   at("sites-head").textContent = `Sites of ${row.name}`;
   at("sites-body").replaceChildren(
-    make("p", {}, `${ago(Date.now() / 1000, status.time)}: round ${status.now.round}${status.now.rounds ? ` of ${status.now.rounds}` : ""}: ${status.now.doing}; waits for ${status.now.waits_for.join(", ") || "nobody"}`),
-    make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sites" }, make("table", { class: "wide" }, head(["site", "state", "last seen", "doing", "received", "sent", "seconds", "answers", "lost"]), make("tbody", {}, sites))),
-    ...(refused.length ? [make("h3", {}, "Refused requests"), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Refused requests" }, make("table", {}, head(["key", "why", "times", "last"]), make("tbody", {}, refused)))] : []));
+    html("p", {}, `${ago(Date.now() / 1000, status.time)}: round ${status.now.round}${status.now.rounds ? ` of ${status.now.rounds}` : ""}: ${status.now.doing}; waits for ${status.now.waits_for.join(", ") || "nobody"}`),
+    html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Sites" }, html("table", { class: "wide" }, head(["site", "state", "last seen", "doing", "received", "sent", "seconds", "answers", "lost"]), html("tbody", {}, sites))),
+    ...(refused.length ? [html("h3", {}, "Refused requests"), html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Refused requests" }, html("table", {}, head(["key", "why", "times", "last"]), html("tbody", {}, refused)))] : []));
   document.querySelectorAll("[data-first]").forEach((element) => element.remove());
 }
 
@@ -284,7 +264,7 @@ function take(message) {
     const { settings, metrics, about, runs } = message.all;
     Object.assign(state, { settings, metrics, about, rows: new Map(runs.map((row) => [row.id, row])) });
     if (!metrics.includes(state.metric)) state.metric = metrics.find((name) => name.endsWith("accuracy-mean")) || metrics[0] || "";
-    at("metric").replaceChildren(...metrics.map((name) => { const option = make("option", { value: name }, about[name].title); option.selected = name === state.metric; return option; }));
+    at("metric").replaceChildren(...metrics.map((name) => { const option = html("option", { value: name }, about[name].title); option.selected = name === state.metric; return option; }));
     lines = new Map();
     drawAgain();
   } else {
@@ -321,4 +301,4 @@ at("compare").addEventListener("click", () => { location.href = `report?${[...st
 
 const source = new EventSource("api/events");
 source.onmessage = (event) => take(JSON.parse(event.data));
-source.onerror = () => { if (shownSites) at("sites-body").replaceChildren(make("p", {}, "The server does not answer: who is there is not known.")); at("facts").replaceChildren(make("span", {}, "the server is gone; this is what it said last")); };
+source.onerror = () => { if (shownSites) at("sites-body").replaceChildren(html("p", {}, "The server does not answer: who is there is not known.")); at("facts").replaceChildren(html("span", {}, "the server is gone; this is what it said last")); };

@@ -22,9 +22,9 @@ Show = Callable[[int], AbstractContextManager[Many]]  # runs -> what shows sever
 class StudyInterrupted(Interrupted):
     """Ctrl-C: all runs are saved, and the study continues from its folder."""
 
-    def __init__(self, plan: StudyPlan, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path) -> None:
         super().__init__(folder, 0)
-        self.args = (f"interrupted; resume with: covey {plan.kind} --resume {folder}",)
+        self.args = (f"interrupted; resume with: covey {kind} --resume {folder}",)
 
 
 def execute(
@@ -79,7 +79,7 @@ def execute_here(
                 say(f"{len(left)} runs, {at_once} at a time")
                 run_jobs(iter(left), processes=at_once, show=shown, ended=ended)
     except (KeyboardInterrupt, Interrupted):
-        raise StudyInterrupted(plan, folder) from None
+        raise StudyInterrupted(plan.kind, folder) from None
     ordered = {label: finished[label] for label in plan.configs if label in finished}
     study = Study(ordered, folder, failed, settings=plan.columns)
     if finished and page:

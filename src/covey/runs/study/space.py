@@ -125,11 +125,9 @@ def usual_knob(kind: Any, default: Any) -> Knob | None:
 
 def bounds(limits: Sequence[Range]) -> tuple[float, float]:
     """The ends of a setting's range, open ones a little inside."""
-    low, high = -math.inf, math.inf
-    for limit in limits:
-        low = max(low, *(end for end in (limit.least, limit.above) if end is not None), low)
-        high = min(high, *(end for end in (limit.most, limit.below) if end is not None), high)
-    return low, high
+    lows = [end for limit in limits for end in (limit.least, limit.above) if end is not None]
+    highs = [end for limit in limits for end in (limit.most, limit.below) if end is not None]
+    return max(lows, default=-math.inf), min(highs, default=math.inf)
 
 
 def read_knob(text: str) -> tuple[str, Knob]:

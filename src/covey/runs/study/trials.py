@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from covey.core.round import RoundEnd, Watcher
-from covey.errors import UserError
+from covey.errors import UserError, importing
 from covey.runs.run import Pruned
 
 SAMPLERS = {
@@ -28,10 +28,8 @@ REFUSED = "refused"  # what Optuna keeps with a combination of settings that no 
 
 def optuna() -> Any:
     """The package, imported when it is first used."""
-    try:
+    with importing("covey tune needs Optuna: pip install 'covey[studies]'"):
         import optuna
-    except ImportError as error:
-        raise UserError("covey tune needs Optuna: pip install 'covey[studies]'") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

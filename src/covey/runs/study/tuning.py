@@ -138,7 +138,10 @@ def tune(
     keep(tuning, folder)
     with folder_lock(folder, taken(folder)), database(folder):
         keep(tuning, folder)  # another tuning may have come first
-        return all_trials(tuning, folder, show=show, say=say, processes=processes)
+        try:
+            return all_trials(tuning, folder, show=show, say=say, processes=processes)
+        except (KeyboardInterrupt, StudyInterrupted):
+            raise StudyInterrupted("tune", folder) from None
 
 
 def all_trials(
@@ -159,21 +162,16 @@ def all_trials(
         return {"trial": told}
 
     left = sum(max(0, tuning.trials - decided(race.study)) for race in races)
-    try:
-        with show(left) as shown:
-            if left:
-                at_once = side_by_side((race.config for race in races), left, processes)
-                say(
-                    f"{left} trials on validation data ({tuning.validation:.0%} of each client's), {at_once} at a time"
-                )
-                run_jobs(queue, processes=at_once, show=shown, ended=ended, extra=extra)
-        found = [conclude(race, tuning, folder) for race in races]
-        for one in found if tuning.test_seeds else ():
-            one.tested = on_test_data(one, tuning, folder, show, say, processes)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt from None
-    except StudyInterrupted:
-        raise KeyboardInterrupt from None
+    with show(left) as shown:
+        if left:
+            at_once = side_by_side((race.config for race in races), left, processes)
+            say(
+                f"{left} trials on validation data ({tuning.validation:.0%} of each client's), {at_once} at a time"
+            )
+            run_jobs(queue, processes=at_once, show=shown, ended=ended, extra=extra)
+    found = [conclude(race, tuning, folder) for race in races]
+    for one in found if tuning.test_seeds else ():
+        one.tested = on_test_data(one, tuning, folder, show, say, processes)
     return found
 
 

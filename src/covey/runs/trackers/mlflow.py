@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.errors import UserError
+from covey.errors import importing
 from covey.files import write_atomically
 from covey.folder.flat import flat
 from covey.runs.tracking import TrackedRun
@@ -40,15 +40,13 @@ class MLflow:
         self.run_id = ""
 
     def begin(self, run: TrackedRun) -> None:
-        try:
+        with importing("tracker mlflow needs a package: pip install 'covey[mlflow]'"):
             if self.uri.startswith(("file:", "/", ".")):
                 os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
             # Its own would wait for a server that is not there for minutes.
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
             from mlflow import MlflowClient
-        except ImportError as error:
-            raise UserError("tracker mlflow needs a package: pip install 'covey[mlflow]'") from error
         self.client = MlflowClient(tracking_uri=self.uri)
         before = self._kept(run.folder)
         if before and run.round:

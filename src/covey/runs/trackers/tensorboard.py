@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from covey.errors import UserError
+from covey.errors import importing
 from covey.folder.flat import flat
 from covey.runs.tracking import TrackedRun
 from covey.settings.registry import register
@@ -26,12 +26,8 @@ class TensorBoard:
         self.writer: Any = None
 
     def begin(self, run: TrackedRun) -> None:
-        try:
+        with importing("tracker tensorboard needs a package: pip install 'covey[tensorboard]'"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise UserError(
-                "tracker tensorboard needs a package: pip install 'covey[tensorboard]'"
-            ) from error
         place = Path(self.folder) / run.folder.name if self.folder else run.folder / "tensorboard"
         if not run.round:
             shutil.rmtree(place, ignore_errors=True)  # of an earlier telling of the same run

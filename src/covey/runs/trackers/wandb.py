@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from covey.errors import UserError
+from covey.errors import importing
 from covey.files import write_atomically
 from covey.folder.flat import flat
 from covey.runs.tracking import TrackedRun
@@ -32,10 +32,8 @@ class WandB:
 
     def begin(self, run: TrackedRun) -> None:
         os.environ.setdefault("WANDB_SILENT", "true")
-        try:
+        with importing("tracker wandb needs a package: pip install 'covey[wandb]'"):
             import wandb
-        except ImportError as error:
-            raise UserError("tracker wandb needs a package: pip install 'covey[wandb]'") from error
         kept = run.folder / KEPT
         known = kept.read_text(encoding="utf-8").strip() if run.round and kept.exists() else None
         self.run = wandb.init(

@@ -78,7 +78,7 @@ class More(TypedDict, total=False):
 
 
 Batches = Sequence[np.ndarray]
-# rows, data and batches of many clients -> what `fit` gives for each, up to rounding
+# rows, data and batches of many clients -> what `fit` gives for each; stacked, up to rounding
 FitCohort = Callable[[Sequence[Tensor], Sequence[tuple[Tensor, Tensor]], Sequence[Batches]], list[Fit]]
 
 
@@ -101,7 +101,7 @@ class Bench(Protocol):
         ...
 
     def cohort(self, recipe: Recipe) -> FitCohort | None:
-        """What trains many clients at once with stacked parameters; none where this bench cannot."""
+        """What trains many clients: stacked, or laid out together and one after another; none where it cannot."""
         ...
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.errors import UserError
+from covey.errors import UserError, importing
 
 TINY = 1e-6  # added to every length, as Opacus does: a gradient of none is not divided by
 
@@ -34,13 +34,9 @@ class Clipping:
 
 def opacus_library() -> Any:
     """The package `opacus`, or one sentence on how to get it."""
-    try:
+    with importing('private.level = "example" needs the package opacus: install covey[private]'):
         import opacus
         import opacus.optimizers
-    except ImportError as error:
-        raise UserError(
-            'private.level = "example" needs the package opacus: install covey[private]'
-        ) from error
     return opacus
 
 

@@ -1,7 +1,8 @@
 """The bench that runs small models with the fast CPU trainer: the only file that knows the package `lanes`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from covey.errors import RunError
-from covey.training.bench.base import Batches, Fit, More, Recipe
+from covey.training.bench.base import Batches, Fit, FitCohort, More, Recipe
 from covey.training.bench.clipping import Clipping
+from covey.training.bench.cohort import Data, refusal
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.objective import Objective
 from covey.training.rows import Layout
@@ -85,13 +87,19 @@ class LanesBench:
         """Trains from `row` on the batches in their order; PyTorch does so for any other optimiser than these two."""
         if recipe.optimiser not in tuple(self.plans) or not recipe.plain:
             return self.on_torch().fit(row, x, y, batches, recipe, **more)
+        return self._ready(row, x, y, batches, recipe, **more)()
+
+    def _ready(
+        self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
+    ) -> Callable[[], Fit]:
+        """The same, to be done when it is called."""
         linear, velocity = more.get("linear"), more.get("velocity")
         trained = row.numpy().copy()
         keeps = recipe.optimiser == "sgd" and recipe.momentum > 0
         speed = np.zeros(self.layout.trainable, np.float32) if keeps else None
         if keeps and velocity is not None:
             speed = velocity.numpy().copy()
-        losses = self.trainer(recipe.optimiser).fit(
+        work = self.trainer(recipe.optimiser).ready(
             trained,
             x.numpy(),
             self.objective.target(x, y).numpy(),
@@ -106,7 +114,7 @@ class LanesBench:
             dropout_seed=more["seed"],
         )
         kept = torch.from_numpy(speed) if speed is not None else None
-        return Fit(row=torch.from_numpy(trained), losses=losses, velocity=kept)
+        return lambda: Fit(row=torch.from_numpy(trained), losses=work(), velocity=kept)
 
     def fit_clipped(
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
@@ -152,8 +160,16 @@ class LanesBench:
             )
         return torch.from_numpy(trained)
 
-    def cohort(self, recipe: Recipe) -> None:
-        """Stacked parameters are for a GPU."""
+    def cohort(self, recipe: Recipe) -> FitCohort | None:
+        """One after another, with the bits that `fit` has; dropout would need a seed for each."""
+        return None if refusal(self.model, recipe) else partial(self._fit_each, recipe)
+
+    def _fit_each(
+        self, recipe: Recipe, rows: Sequence[Tensor], data: Data, batches: Sequence[Batches]
+    ) -> list[Fit]:
+        every = zip(rows, data, batches, strict=True)
+        ready = [self._ready(row, x, y, own, recipe, seed=0) for row, (x, y), own in every]
+        return [work() for work in ready]
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""

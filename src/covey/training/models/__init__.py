@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
@@ -17,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from covey.errors import UserError
 from covey.settings.catalogue import MODELS
 from covey.training.adapters import adapted
-from covey.training.frozen import train_only
+from covey.training.frozen import stored_tensors, train_only
 
 TRAINED = 4  # times the parameters: the model, its gradients, the row it started from and the reply
 MODEL_SHAPES = (
@@ -58,12 +56,7 @@ def build(
 
 def begin_with(model: nn.Module, path: str) -> None:
     """Loads the tensors of a safetensors file that have the name and shape of the model's; others keep their start."""
-    try:
-        stored = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(
-            f"model.weights is {path!r}, which is no safetensors file that can be read"
-        ) from error
+    stored = stored_tensors(path, "model.weights")
     there = model.state_dict()
     fits = {
         name: tensor for name, tensor in stored.items() if name in there and there[name].shape == tensor.shape

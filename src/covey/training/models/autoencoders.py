@@ -10,7 +10,7 @@ from torch import nn
 
 from covey.settings.ranges import NotEmpty, Width
 from covey.settings.registry import register
-from covey.training.models.shapes import picture
+from covey.training.models.shapes import linears, picture
 
 
 @register("model", "ae-fc")
@@ -23,22 +23,14 @@ def ae_fc(
         widths: of the encoder's layers.
     """
     sizes = [prod(input_shape), *widths]
-    encoder = _linears(sizes)
-    decoder = _linears(sizes[::-1])
+    encoder = linears(sizes)
+    decoder = linears(sizes[::-1])
     return nn.Sequential(
         OrderedDict(
             encoder=nn.Sequential(nn.Flatten(), *encoder),
             decoder=nn.Sequential(*decoder, nn.Sigmoid(), nn.Unflatten(1, tuple(input_shape))),
         )
     )
-
-
-def _linears(sizes: list[int]) -> list[nn.Module]:
-    """Linear layers with ReLU between them, none after the last."""
-    layers: list[nn.Module] = []
-    for inside, outside in pairwise(sizes):
-        layers += [nn.Linear(inside, outside), nn.ReLU()]
-    return layers[:-1]
 
 
 @register("model", "ae-conv")

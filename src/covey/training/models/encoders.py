@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import embedding_bag
 
-from covey.data.types import Scale
-from covey.errors import UserError
+from covey.data.types import Scale, unscaled
+from covey.errors import UserError, user_error
+from covey.files import write_atomically
 from covey.settings.registry import register
 from covey.streams import stream
 from covey.training.models import build
@@ -42,6 +43,7 @@ class Pixels(nn.Module):
         self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
+        # not `unscaled`, which asks for the number of dimensions: torch.fx could not read it, nor lanes train it
         mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
         return x * std + mean
 
@@ -83,10 +85,7 @@ class Pictures(Reconstruction):
     scale: Scale | None = None
 
     def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
-        if self.scale is None:
-            return x
-        mean, std = (x.new_tensor(values).view(-1, 1, 1) for values in self.scale)
-        return x * std + mean
+        return x if self.scale is None else unscaled(x, self.scale)
 
 
 def autoencoder(
@@ -147,9 +146,7 @@ def encoded_rows(row: Tensor, x: Tensor, name: str, scale: Scale | None) -> Tens
         raise UserError(
             f"the encoder has {row.numel()} values; {name!r} on inputs of shape {tuple(x.shape[1:])} has {layout.size}"
         )
-    sizes = [torch.Size(shape).numel() for shape in layout.shapes]
-    pieces = zip(layout.names, torch.split(row, sizes), layout.shapes, strict=True)
-    weights = {tensor: piece.view(shape) for tensor, piece, shape in pieces}
+    weights = layout.tensors(row)
     with torch.no_grad():
         parts = [functional_call(model, weights, (part,)).flatten(1) for part in torch.split(x, ENCODE_BATCH)]
     return torch.cat(parts)
@@ -168,23 +165,15 @@ def code_length(name: str, shape: tuple[int, ...], scale: Scale | None) -> int:
 def save_encoder(path: Path, row: Tensor, *, name: str, shape: tuple[int, ...]) -> None:
     """One safetensors file that says what it is, to be shared or used again."""
     header = {"format": FORMAT, "model": name, "shape": json.dumps(list(shape))}
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        safetensors.torch.save_file({"row": row.contiguous()}, temporary, header)
-        temporary.replace(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"encoder {str(path)!r} cannot be written: {error}") from None
+    with user_error(f"encoder {str(path)!r} cannot be written"):
+        write_atomically(path, safetensors.torch.save({"row": row.contiguous()}, header))
 
 
 def load_encoder(path: Path) -> tuple[Tensor, str, tuple[int, ...]]:
     """The weights, the autoencoder's name and the input shape of a saved encoder."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise UserError(f"encoder {str(path)!r} is not an encoder that covey saved")
-            shape = tuple(int(size) for size in json.loads(header["shape"]))
-            return file.get_tensor("row"), header["model"], shape
-    except (OSError, safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise UserError(f"encoder {str(path)!r} cannot be read: {error}") from None
+    with user_error(f"encoder {str(path)!r} cannot be read"), safetensors.safe_open(path, "pt") as file:
+        header = file.metadata() or {}
+        if header.get("format") != FORMAT:
+            raise UserError(f"encoder {str(path)!r} is not an encoder that covey saved")
+        shape = tuple(int(size) for size in json.loads(header["shape"]))
+        return file.get_tensor("row"), header["model"], shape

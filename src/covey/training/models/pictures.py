@@ -1,22 +1,23 @@
 """The papers' small convolutional networks; the first linear layer follows the picture's size."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from torch import nn
 
 from covey.settings.ranges import PartBelowOne
 from covey.settings.registry import register
-from covey.training.models.shapes import flat_size, picture
+from covey.training.models.shapes import flat_size, linears, picture
 
 
-def _headed(features: list[nn.Module], input_shape: tuple[int, ...], head: list[int]) -> nn.Sequential:
-    """`features`, then linear layers of the widths in `head` with ReLU between them."""
-    widths = [flat_size(nn.Sequential(*features), input_shape), *head]
-    layers: list[nn.Module] = [nn.Flatten()]
-    for inside, outside in pairwise(widths):
-        layers += [nn.Linear(inside, outside), nn.ReLU()]
-    return nn.Sequential(*features, *layers[:-1])
+def _headed(
+    features: list[nn.Module],
+    input_shape: tuple[int, ...],
+    head: list[int],
+    between: type[nn.Module] = nn.ReLU,
+) -> nn.Sequential:
+    """`features`, then linear layers of the widths in `head` with `between` between them."""
+    flat = flat_size(nn.Sequential(*features), input_shape)
+    return nn.Sequential(*features, nn.Flatten(), *linears([flat, *head], between))
 
 
 def _pooled(
@@ -52,16 +53,7 @@ def lenet_tanh(input_shape: tuple[int, ...], outputs: int) -> nn.Sequential:
     """The embedding paper's LeNet: conv5 16, conv5 32, 120-84, tanh; 85,822 parameters on 1x28x28."""
     channels, _ = picture("lenet-tanh", input_shape, smallest=16)
     features = _pooled(channels, (16, 32), between=nn.Tanh)
-    flat = flat_size(nn.Sequential(*features), input_shape)
-    return nn.Sequential(
-        *features,
-        nn.Flatten(),
-        nn.Linear(flat, 120),
-        nn.Tanh(),
-        nn.Linear(120, 84),
-        nn.Tanh(),
-        nn.Linear(84, outputs),
-    )
+    return _headed(features, input_shape, [120, 84, outputs], between=nn.Tanh)
 
 
 @register("model", "cnn-mnist")

@@ -1,13 +1,13 @@
 """Models without convolutions: softmax regression and a small multi-layer perceptron."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import prod
 
 from torch import nn
 
 from covey.settings.ranges import Width
 from covey.settings.registry import register
+from covey.training.models.shapes import linears
 
 
 @register("model", "softmax")
@@ -25,8 +25,4 @@ def mlp(input_shape: tuple[int, ...], outputs: int, *, hidden: Sequence[Width] =
     Args:
         hidden: widths of the hidden layers.
     """
-    widths = [prod(input_shape), *hidden]
-    layers: list[nn.Module] = [nn.Flatten()]
-    for inside, outside in pairwise(widths):
-        layers += [nn.Linear(inside, outside), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
+    return nn.Sequential(nn.Flatten(), *linears([prod(input_shape), *hidden, outputs]))

