@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from covey.errors import UserError
-from covey.report.seeds import Bound, Number, from_json, value_of
+from covey.report.seeds import Bound, Number, value_of
 from covey.runs.config import resolve
 from experiments.cells import OF_SEVERAL_RUNS, read_cell
 from experiments.execute import one_run, settings_key, the_study
 from experiments.origin import origin
 from experiments.result import read_stored
 from experiments.spec import Experiment, read_experiment
+from experiments.stored_numbers import from_json
 from experiments.tuning import with_tuned
 
 # What guard.norm was by default until updates were shortened; results of before are made again with it.

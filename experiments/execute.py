@@ -19,7 +19,7 @@ from covey.errors import UserError
 from covey.files import write_atomically
 from covey.folder.place import finished_summary
 from covey.folder.summary import Summary
-from covey.report.seeds import Number, differences, from_json, ratios, to_json, value_of
+from covey.report.seeds import Number, differences, ratios, value_of
 from covey.runs.config import Config, resolve
 from covey.runs.run import run_or_resume
 from experiments.cells import OF_SEVERAL_RUNS, first_over, read_cell, series
@@ -33,6 +33,7 @@ from experiments.origin import (
     write_origin,
 )
 from experiments.spec import Case, Experiment, Findings, Row
+from experiments.stored_numbers import from_json, to_json
 
 # case -> row -> column -> one value per seed
 Values = dict[str, dict[str, dict[str, list[Number]]]]

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from covey.errors import UserError
-from covey.report.seeds import Number, from_json
+from covey.report.seeds import Number
 from experiments.execute import Made, StoredRuns, Values, add_comparisons
 from experiments.spec import Experiment
+from experiments.stored_numbers import from_json
 
 
 def only(experiment: Experiment, rows: Sequence[str]) -> Experiment:

@@ -13,11 +13,12 @@ from typing import Any
 
 from covey.errors import UserError
 from covey.files import strict_json, write_atomically
-from covey.report.seeds import from_json, number_in_words, short, to_json
+from covey.report.seeds import number_in_words, short
 from covey.version import __version__
 from experiments.execute import Made
 from experiments.origin import processor
 from experiments.spec import Experiment, experiments_folder, read_experiment
+from experiments.stored_numbers import from_json, to_json
 
 
 def result_of(experiment: Experiment, made: Made) -> dict[str, Any]:

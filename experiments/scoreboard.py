@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from covey.report.figures import INK, one_picture
-from covey.report.seeds import Bound, from_json, may_be_equal
+from covey.report.seeds import Bound, may_be_equal
 from experiments.result import read_stored
+from experiments.stored_numbers import from_json
 
 # The columns of covey/scoreboard that say who is first.
 ACCURACY, TUNED, SECONDS = "accuracy, mean over clients", "fine-tuned alike", "seconds to 90 % of the best"

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from covey.files import write_atomically
-from covey.report.seeds import from_json, number_in_words, ratios, short
+from covey.report.seeds import number_in_words, ratios, short
 from experiments.noninferior import told
 from experiments.result import read_stored, seeds_in_words, stored_place, table_cells, with_paper, words_of
 from experiments.scoreboard import ACCURACY, SECONDS, TUNED, against_the_best, federated, scores
 from experiments.spec import all_experiments, read_experiment
+from experiments.stored_numbers import from_json
 
 BLOCK = re.compile(r"(<!-- table: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OVERVIEW = re.compile(r"(<!-- overview: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
