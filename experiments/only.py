@@ -13,14 +13,24 @@ from experiments.spec import Experiment
 from experiments.stored_numbers import from_json
 
 
+def rows_named(experiment: Experiment, said: Sequence[str]) -> tuple[str, ...]:
+    """The rows' whole names; the beginning of a name will do where only one row has it."""
+    names = [row.name for row in experiment.rows]
+    found = []
+    for name in said:
+        fits = [row for row in names if row == name] or [row for row in names if row.startswith(name)]
+        if len(fits) != 1:
+            raise UserError(
+                f"--only is {name!r}; allowed, whole or as far as no other begins so: {', '.join(names)}"
+            )
+        found += fits
+    return tuple(found)
+
+
 def only(experiment: Experiment, rows: Sequence[str]) -> Experiment:
     """The experiment with these rows alone."""
     if experiment.study:
         raise UserError(f"--only makes rows of an experiment again; {experiment.name} is a study")
-    names = [row.name for row in experiment.rows]
-    for name in rows:
-        if name not in names:
-            raise UserError(f"--only is {name!r}; allowed: {', '.join(names)}")
     return replace(experiment, rows=tuple(row for row in experiment.rows if row.name in rows))
 
 
@@ -51,13 +61,18 @@ def kept_of(experiment: Experiment, rows: Sequence[str], stored: Mapping[str, An
 
 
 def stored_runs(experiment: Experiment, stored: Mapping[str, Any]) -> StoredRuns:
-    """The runs of a stored result, for `--more`; one sentence where its columns are of more than one run's end."""
+    """The runs of a stored result, for `--more`; one sentence where its columns are of more than one run's end.
+
+    A figure then shows the new runs alone, as with `--only`: curves are not stored.
+    """
     apart = [column for column, what in experiment.columns.items() if what.startswith("best90")]
-    if experiment.study or experiment.figure or apart:
-        what = (
-            "a study" if experiment.study else "a figure" if experiment.figure else f"the column {apart[0]!r}"
-        )
+    if experiment.study or apart:
+        what = "a study" if experiment.study else f"the column {apart[0]!r}"
         raise UserError(f"--more adds to tables of single runs; {experiment.name} has {what}: run it without")
+    tuned = {one["row"] for one in stored.get("tuning", ())}
+    for row in experiment.rows:
+        if experiment.tune and row.tries and row.name not in tuned:
+            raise UserError(f"--more keeps what tuning found, and {row.name!r} was not tuned: use --only")
     numbers: dict[tuple[str, str], dict[str, list[Number]]] = {}
     for cell in stored["cells"]:
         if "comparison" not in cell:

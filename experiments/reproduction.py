@@ -15,7 +15,7 @@ from covey.runs.run import Interrupted
 from covey.terminal import Console, live, say
 from experiments.check import check_experiment
 from experiments.execute import Made, StoredRuns, execute_runs, execute_study, safe
-from experiments.only import kept_of, only, stored_runs, together, tuning_of
+from experiments.only import kept_of, only, rows_named, stored_runs, together, tuning_of
 from experiments.origin import require_clean
 from experiments.result import read_stored, result_of, seeds_in_words, store, table_cells
 from experiments.smooth import kernel_smoothed, smoothed
@@ -54,6 +54,7 @@ def reproduce_experiment(
     stays = Made()
     tuned_before: list[dict[str, Any]] = []
     had: StoredRuns = {}
+    rows = rows_named(whole, rows)
     if rows:
         experiment, stored = only(whole, rows), read_stored(name, scale)
         stays, tuned_before = kept_of(whole, rows, stored), tuning_of(rows, stored)

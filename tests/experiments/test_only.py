@@ -9,7 +9,7 @@ import pytest
 from covey.errors import UserError
 from covey.report.seeds import Bound
 from experiments.execute import execute_runs
-from experiments.only import kept_of, only, stored_runs, together
+from experiments.only import kept_of, only, rows_named, stored_runs, together
 from experiments.result import result_of, seeds_in_words
 from experiments.spec import Experiment, read_experiment
 
@@ -79,8 +79,17 @@ def test_what_is_not_stored_cannot_be_kept(experiment: Experiment) -> None:
 
 
 def test_a_row_that_does_not_exist_is_one_sentence(experiment: Experiment) -> None:
-    with pytest.raises(UserError, match="--only is 'C'; allowed: A, B"):
-        only(experiment, ["C"])
+    with pytest.raises(UserError, match=r"--only is 'C'; allowed, .*: A, B"):
+        rows_named(experiment, ["C"])
+
+
+def test_the_beginning_of_a_name_will_do_where_only_one_row_has_it(experiment: Experiment) -> None:
+    first = experiment.rows[0]
+    names = ("CFIC", "CFIC, published", "Clustered sampling", "FedAvg", "FedAvgM")
+    several = replace(experiment, rows=tuple(replace(first, name=name) for name in names))
+    assert rows_named(several, ["CFIC", "Clustered"]) == ("CFIC", "Clustered sampling")
+    with pytest.raises(UserError, match="--only is 'Fed'"):
+        rows_named(several, ["Fed"])
 
 
 MORE = """
@@ -120,6 +129,12 @@ def test_a_case_has_seeds_of_its_own_and_stored_runs_stay(experiment: Experiment
     assert made.values["one seed"]["A"]["accuracy"][0] < 1
     assert [run["commit"] == "0ldc0de" for run in made.runs] == [True, False, False]
     assert seeds_in_words(result_of(more, made)) == "1 to 2 seeds"
+    assert (
+        stored_runs(replace(more, figure={"kind": "curves", "y": "x"}), {"cells": cells, "runs": runs}) == had
+    )
+    tried = replace(more, tune={"seed": 1}, rows=[replace(more.rows[0], tries=[{}])])
+    with pytest.raises(UserError, match="'A' was not tuned: use --only"):
+        stored_runs(tried, {"cells": cells, "runs": runs})
     with pytest.raises(UserError, match="the column 'rounds': run it without"):
         stored_runs(experiment, stored())
 
