@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from covey.arrays import Array
 from covey.data.cells import date_parts, dates_of, numbers_of, some, tidied, words_of
+from covey.data.ranks import ranks
 from covey.data.schema import NO_CATEGORY, Column, Schema
 from covey.data.table_files import Reading, open_table
 from covey.errors import UserError, warn_caller
@@ -112,7 +113,8 @@ def assembled(schema: Schema, columns: Sequence[NDArray[Any]], *, hint: str = ""
             known = np.flatnonzero(values >= 0)
             made[known, at + values[known]] = 1.0
         else:
-            made[:, at] = np.where(empty, column.fill, values) if gaps and column.fill is not None else values
+            there = np.where(empty, column.fill, values) if gaps and column.fill is not None else values
+            made[:, at] = ranks(column.quantiles, there) if column.quantiles else there
         at += len(column.inputs)
         if column.indicator:
             made[:, at - 1] = empty

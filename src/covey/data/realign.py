@@ -88,6 +88,7 @@ def renumbered(dataset: Dataset, schema: Schema) -> torch.Tensor:
 def check_ranges(dataset: Dataset) -> None:
     """Refuses numbers far outside of the range that the schema gives: they are in another unit."""
     assert dataset.schema is not None
+    refuse_ranks(dataset.schema)
     for column, values in zip(
         dataset.schema.columns, blocks(dataset, np.arange(len(dataset.x))), strict=True
     ):
@@ -100,6 +101,16 @@ def check_ranges(dataset: Dataset) -> None:
                     f"the column {column.name!r} holds {value:g}; everybody's are from {column.low:g} to "
                     f"{column.high:g}{unit}"
                 )
+
+
+def refuse_ranks(schema: Schema) -> None:
+    """Refuses ranks at real sites: what sites tell of their columns are counts, sums and sums of squares."""
+    for column in schema.columns:
+        if column.quantiles:
+            raise UserError(
+                f"the column {column.name!r} is taken by its rank, and sites do not tell quantiles of their rows: "
+                'leave scaling = "quantile" out, or the quantiles out of the schema'
+            )
 
 
 def blocks(dataset: Dataset, rows: Indices) -> list[NDArray[np.float64]]:
@@ -204,6 +215,7 @@ def _half(column: Column) -> tuple[float, float]:
 
 def structure(schema: Schema) -> Schema:
     """What a site tells of its columns: names, kinds, units, categories and ranges; no means."""
+    refuse_ranks(schema)
     return replace(
         schema,
         columns=tuple(

@@ -128,7 +128,19 @@ def _array(told: Inputs, x: Any) -> Tensor:
             samples = samples.movedim(-1, 1)
     if tuple(samples.shape[1:]) != shape:
         raise UserError(f"samples have shape {tuple(samples.shape[1:])}; the models take {shape}")
+    _ranks(told.schema, samples)
     return samples
+
+
+def _ranks(schema: Schema | None, samples: Tensor) -> None:
+    """Refuses numbers as they are where a model takes their rank."""
+    at = 0
+    for column in schema.columns if schema is not None else ():
+        if column.quantiles and bool(((samples[:, at] < 0) | (samples[:, at] > 1)).any()):
+            raise UserError(
+                f"the models take {column.name} by its rank, 0 to 1: give rows with the table's columns, not arrays"
+            )
+        at += len(column.inputs)
 
 
 def _finite(samples: Tensor, told: Inputs) -> None:

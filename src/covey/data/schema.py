@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, get_args, get_type_hints
 import numpy as np
 
 from covey.arrays import Array
+from covey.data.ranks import ascend
 from covey.data.types import Scale
 from covey.errors import UserError
 
@@ -36,7 +37,8 @@ class Column:
     fill: what an empty cell counts as; None where empty cells are refused.
     indicator: whether one more input says that the cell was empty.
     low, high: the smallest and the largest number in the training rows, if known.
-    mean, std: by which numbers are standardised; None where they are not.
+    quantiles: numbers of the training rows at equal steps of their rank; with these a number becomes its rank, 0 to 1.
+    mean, std: by which numbers (or their ranks) are standardised; None where they are not.
     written: how dates are written as text (as for strptime), if not as in ISO 8601.
     hashed: whether a text belongs to a category by its hash, because there are too many texts for one each.
     """
@@ -49,6 +51,7 @@ class Column:
     indicator: bool = False
     low: float | None = None
     high: float | None = None
+    quantiles: tuple[float, ...] = ()
     mean: float | None = None
     std: float | None = None
     written: str = ""
@@ -73,6 +76,10 @@ class Column:
             value = getattr(self, field)
             if isinstance(value, float | int) and not math.isfinite(value):
                 raise UserError(f"{said}: {field} is {value}; allowed: a finite number")
+        if self.quantiles and (self.kind == "category" or not ascend(self.quantiles)):
+            raise UserError(
+                f"{said}: quantiles are {_short(self.quantiles)}; allowed: of numbers, none below the last"
+            )
         if (self.mean is None) != (self.std is None):
             raise UserError(f"{said}: mean and std go together")
         if self.std is not None and not self.std > 0:
@@ -311,6 +318,7 @@ def union(schemas: Sequence[Schema]) -> Schema:
                 indicator=any(c.indicator for c in same),
                 low=min(lows, default=None),
                 high=max(highs, default=None),
+                quantiles=(),
                 mean=None,
                 std=None,
             )
@@ -340,7 +348,7 @@ def _unlike(ours: Column, theirs: Column) -> list[str]:
         found.append(f"{said} has the category {category!r} here and not there")
     for category in [c for c in theirs.categories if c not in ours.categories]:
         found.append(f"{said} has the category {category!r} there and not here")
-    for field in ("unit", "fill", "indicator", "mean", "std", "written"):
+    for field in ("unit", "fill", "indicator", "quantiles", "mean", "std", "written"):
         a, b = getattr(ours, field), getattr(theirs, field)
         if a != b:
             found.append(f"{said}: {field} is {a!r} here and {b!r} there")
@@ -376,6 +384,10 @@ def _fields(kind: type, plain: Any, where: str) -> dict[str, Any]:
         if types[key] == tuple[str, ...]:
             if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
                 raise UserError(f"{where}: {key} is {_short(value)}; allowed: a list of texts")
+            made[key] = tuple(value)
+        elif types[key] == tuple[float, ...]:
+            if not isinstance(value, list | tuple) or not all(type(each) in (float, int) for each in value):
+                raise UserError(f"{where}: {key} is {_short(value)}; allowed: a list of numbers")
             made[key] = tuple(value)
         elif key == "columns":
             made[key] = value

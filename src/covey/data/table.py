@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from covey.data.cells import some, tidied
 from covey.data.columns import Choices, look
 from covey.data.encoding import assembled, columns_of
+from covey.data.ranks import quantiles_of, ranks
 from covey.data.schema import NO_CATEGORY, Column, DecimalPoint, Schema, read_schema
 from covey.data.table_files import ADDRESS, Reading, open_table
 from covey.data.table_rows import (
@@ -33,6 +34,7 @@ from covey.settings.registry import register
 from covey.settings.signatures import takes, validated
 
 MissingCells = Literal["indicator", "mean", "refuse"]
+TableScaling = Literal["standard", "quantile"]
 NO_FILL = '; fill them, leave the column out (exclude), or set missing = "indicator"'
 
 
@@ -53,6 +55,7 @@ def read_table(
     missing: MissingCells = "indicator",
     na_values: Sequence[str] = (),
     standardise: bool = True,
+    scaling: TableScaling = "standard",
     encoding: str = "",
     delimiter: str = "",
     decimal_point: DecimalPoint = "auto",
@@ -82,6 +85,8 @@ def read_table(
             out by the first two.
         na_values: texts that mean an empty cell, beside the usual ones.
         standardise: whether inputs are shifted and scaled by mean and standard deviation of the training rows.
+        scaling: standard takes numbers as they are; quantile takes their rank among the training rows first, in
+            steps of 1/32, so that a few large numbers do not make all others alike.
         encoding: of a CSV file; UTF-8, UTF-16 and cp1252 are found.
         delimiter: of a CSV file; tab, semicolon, comma and bar are found.
         decimal_point: of numbers; auto finds commas where they can be nothing else.
@@ -137,7 +142,7 @@ def read_table(
     if together is not None and units is not None:
         on_one_side(units, train, held, together)
     if given is None:
-        plan = replace(_fitted(plan, cells, train, missing, standardise), classes=classes)
+        plan = replace(_fitted(plan, cells, train, missing, standardise, scaling), classes=classes)
         said += _told_of_gaps(plan, cells, missing)
     x = assembled(plan, cells, hint=NO_FILL if given is None else "; the schema has no fill value for it")
     return Dataset(
@@ -270,9 +275,14 @@ def _as_given(schema: Schema, label: str, said: Sequence[str]) -> Schema:
 
 
 def _fitted(
-    plan: Schema, columns: Sequence[NDArray[Any]], train: Indices, missing: MissingCells, standardise: bool
+    plan: Schema,
+    columns: Sequence[NDArray[Any]],
+    train: Indices,
+    missing: MissingCells,
+    standardise: bool,
+    scaling: TableScaling,
 ) -> Schema:
-    """The columns with fill values, ranges and scale of the training rows."""
+    """The columns with fill values, ranges, quantiles and scale of the training rows."""
     rows = assembled(plan, columns, raw=True)[train]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column may be empty in all training rows
@@ -300,9 +310,20 @@ def _fitted(
                 mean=float(mean[at]) if standardise else None,
                 std=float(std[at]) if standardise else None,
             )
+            if scaling == "quantile" and not empty.all():
+                column = _ranked(column, known[~empty])
         made.append(column)
         at += len(column.categories) or 1
     return replace(plan, columns=tuple(made))
+
+
+def _ranked(column: Column, known: NDArray[np.float64]) -> Column:
+    """The column by the ranks of these numbers, with their mean and deviation where it has a scale."""
+    column = replace(column, quantiles=quantiles_of(known))
+    if column.std is None:
+        return column
+    found = ranks(column.quantiles, known)
+    return replace(column, mean=float(found.mean()), std=float(found.std()) or 1.0)
 
 
 def _told_of_gaps(plan: Schema, columns: Sequence[NDArray[Any]], missing: MissingCells) -> list[str]:

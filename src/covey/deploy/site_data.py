@@ -30,6 +30,7 @@ OF_COLUMNS = (
     "categories",
     "missing",
     "standardise",
+    "scaling",
     "na_values",
     "date_format",
     "task",
@@ -144,8 +145,12 @@ def own_columns(data: SiteData, *, strict: bool, exact: bool = True) -> dict[str
         return {"private": True}
     if data.dataset.schema is None:
         raise Refused("its samples have no column names to compare; join with --table")
+    try:
+        columns = structure(data.dataset.schema).plain()
+    except UserError as error:
+        raise Refused(str(error)) from error
     told = sums(data.dataset, data.rows) if exact else None
-    return {"schema": structure(data.dataset.schema).plain(), **({} if told is None else {"sums": told})}
+    return {"schema": columns, **({} if told is None else {"sums": told})}
 
 
 def noise_of(epsilon: float) -> float:
