@@ -203,6 +203,9 @@ def test_what_is_told_before_training_is_counted_in_every_try() -> None:
 def test_the_tries_of_a_round_are_counted_in_the_run_folder(tmp_path: Path) -> None:
     """Killed twice in the first round, twice in the sixth: rounds 1 and 6 have three tries each."""
     assert [tries(tmp_path, done) for done in (0, 0, 0, 5, 5)] == [1, 2, 3, 2, 3]
+    with (tmp_path / "starts").open("ab") as file:
+        file.write(b"\xff\n")  # a damaged line takes nothing away from the others
+    assert tries(tmp_path, 5) == 4
     assert only_begun(tmp_path) is False
     (tmp_path / "starts.tmp").touch()  # killed as it wrote down a start
     assert is_free(tmp_path)  # a run may begin anew beside it

@@ -11,6 +11,7 @@ from covey.core.ledger import Problem
 from covey.folder.about import About
 from covey.folder.read import RunView, read_run
 from covey.folder.summary import Losses
+from covey.report.headline import headline
 from covey.report.page import page, write_report
 from covey.report.payload import page_data
 from tests.report.made_up_run import MadeUp, write_run
@@ -45,6 +46,8 @@ def test_real_sites_go_by_their_own_names(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
     served = replace(run, summary=replace(run.summary, engine={"names": {"0": "north", "2": "south"}}))
     assert served.client_names == {0: "north", 2: "south"}
+    assert "simulated time" in headline([run], ["run"])
+    assert "simulated time" not in headline([served], ["run"])
 
 
 def test_a_refused_reply_is_told_of_its_sender(named: RunView) -> None:

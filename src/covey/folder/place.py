@@ -28,7 +28,7 @@ BEGUN = {
     "checkpoint.json.tmp",
 }
 STARTS = "starts"  # the rounds that a server of real sites has continued from, line by line
-OF_SERVE = {"superlink", "status.json", "audit.jsonl", STARTS, f"{STARTS}.tmp"}
+OF_SERVE = {"superlink", "status.json", "status.json.tmp", "audit.jsonl", STARTS, f"{STARTS}.tmp"}
 
 
 def tables_in(folder: Path) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def tries(folder: Path, done: int) -> int:
     What was told in the others has nobody heard, and is booked all the same. Whoever came to `done` has tried, too.
     """
     path = folder / STARTS
-    before = path.read_text() if path.exists() else ""
-    write_atomically(path, f"{before}{done}\n")
-    return before.split().count(str(done)) + 1 + bool(done)
+    before = path.read_bytes() if path.exists() else b""
+    write_atomically(path, before + b"%d\n" % done)
+    return before.split().count(b"%d" % done) + 1 + bool(done)
 
 
 def exists(path: Path) -> bool:

@@ -37,6 +37,11 @@ class RunView:
         return self.summary.name or self.summary.method or self.path.name
 
     @property
+    def simulated(self) -> bool:
+        """Whether its seconds are of simulated devices, and not of the clock beside real sites."""
+        return not self.summary.engine.get("names") and self.summary.engine.get("name") != "flower"
+
+    @property
     def client_names(self) -> dict[int, str]:
         """What clients are called, by number: shares that have names, or real sites; empty where they have none."""
         told = self.summary.engine.get("names")

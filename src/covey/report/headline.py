@@ -64,7 +64,9 @@ def tiles(run: RunView) -> Html:
     wall = run.summary.wall_seconds
     small = f"{run.summary.rounds_done:,} rounds"
     small += f" · computed in {show_seconds(wall)}" if wall is not None else ""
-    took.append(tile("simulated time", show_seconds(cost.seconds), small))
+    took.append(
+        tile("simulated time" if run.simulated else "time by the clock", show_seconds(cost.seconds), small)
+    )
     if run.summary.epsilon:
         most = max(run.summary.epsilon.values())
         took.append(tile("largest privacy loss (ε) of a client", show_epsilon(most), epsilon_words(most)))
@@ -161,7 +163,8 @@ def time_column(runs: Sequence[RunView]) -> HeadlineCells:
     leaders = best_rows(of_finished(runs, spent), highest=False)
     rounds = [f"{run.summary.rounds_done:,} rounds" for run in runs]
     cells = [(show_seconds(v), rounds[at], at in leaders) for at, v in enumerate(spent)]
-    return ("time", "simulated"), cells
+    kinds = dict.fromkeys("simulated" if run.simulated else "by the clock" for run in runs)
+    return ("time", ", ".join(kinds)), cells
 
 
 def head_of(head: tuple[str, str]) -> Html:

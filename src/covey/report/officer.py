@@ -85,7 +85,6 @@ def of_run(run: RunView, rows: int | None = None) -> Statement:
         lines.insert(0, exact("updates", TO_SERVER, seen))
     if private.get("evaluations") is None and tables.get("measure", {}).get("local_test", True):
         lines.append(exact("evaluations", f"{TO_SERVER}, in the run's own measurements"))
-    simulated = not run.summary.engine.get("names") and run.summary.engine.get("name") != "flower"
     at = datetime.fromtimestamp((run.path / "config.toml").stat().st_mtime, UTC)
     facts = (
         f"run folder {run.path.name}",
@@ -101,7 +100,7 @@ def of_run(run: RunView, rows: int | None = None) -> Statement:
         lines=lines,
         delta=float(run.summary.privacy.get("delta", private.get("delta", 1e-5))),
         rows=rows,
-        assumptions=assumptions_of(private, simulated=simulated),
+        assumptions=assumptions_of(private, simulated=run.simulated),
         uncovered=uncovered_by(private, run.summary.method),
         retention=RUN_FILES,
         purpose=str((tables.get("sites") or {}).get("purpose", "")),
