@@ -23,9 +23,11 @@ from covey.testing import check_method, small_fleet
 from covey.training.bench.base import Recipe
 from covey.training.bench.choose import choose_bench
 from covey.training.bench.clipping import ClippedSums, Clipping, poisson_batches
+from covey.training.bench.torch_bench import TorchBench
 from covey.training.models import build
 from covey.training.objective import Classification
 from covey.training.rows import read_row
+from covey.training.survival import Cox
 
 LOCAL = Private(level="local", epsilon=20.0, delta=1e-3, clip=0.5)
 EXAMPLE = Private(level="example", epsilon=8.0, delta=1e-3, clip=1.0)
@@ -208,3 +210,17 @@ def test_evaluations_under_noise_are_counted() -> None:
     assert {m.metric for m in found if m.client >= 0} == {"accuracy"}
     evaluations = [loss for told in fleet.ledger.told.values() for loss in told if loss.what == "evaluations"]
     assert {loss.noise for loss in evaluations} == {4.0}
+
+
+def test_an_objective_that_mixes_samples_has_no_gradient_of_one() -> None:
+    """One sample that is at risk beside all others moves the sum by eight clip lengths, however they are clipped."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 1))
+    nn.init.ones_(model[0].weight)
+    x = torch.cat([torch.randn(60, 5), torch.full((1, 5), 9.0)])
+    y = torch.cat([10 * torch.rand(60), torch.tensor([-99.0])])
+    sums = ClippedSums(model)
+    without, with_it = (sums(Cox(), x[:count], y[:count], 1.0) for count in (60, 61))
+    assert float((with_it - without).norm()) > 5
+    with pytest.raises(UserError, match="what one sample costs depends on the others"):
+        TorchBench(nn.Sequential(nn.Linear(5, 1)), Cox()).with_opacus()

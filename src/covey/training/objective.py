@@ -26,7 +26,8 @@ class Objective(Protocol):
 
     `kernel` is the name under which an accelerator knows the loss ("" when none does), `main` the metric that tables
     show, `target` what the outputs are compared with, `loss` a number per batch, and `scores` one value per sample
-    under each metric's name.
+    under each metric's name. One of your own in which what a sample costs depends on the others says
+    `mixes_samples = True`: no noise on samples' gradients hides one of them then.
 
     Examples:
         >>> from covey.training.objective import Regression

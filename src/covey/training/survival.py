@@ -31,6 +31,7 @@ class Cox:
     main: ClassVar[str] = "loss"
     higher_is_better: ClassVar[bool] = False
     told: ClassVar[tuple[str, ...]] = ("loss",)
+    mixes_samples: ClassVar[bool] = True
 
     def target(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
         if not y.is_floating_point():

@@ -40,8 +40,12 @@ def opacus_library() -> Any:
     return opacus
 
 
-def check_model(model: nn.Module) -> None:
-    """Layers that mix samples have no gradient of one sample."""
+def check_apart(model: nn.Module, objective: Any) -> None:
+    """Where layers, or the loss, mix samples, there is no gradient of one sample: one more changes all the others'."""
+    if getattr(objective, "mixes_samples", False):
+        raise UserError(
+            'private.level is "example", which this objective cannot have: what one sample costs depends on the others'
+        )
     opacus_library()
     from opacus.validators import ModuleValidator
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from covey.memory import keep_freed_memory
 from covey.training.bench.base import Batches, Fit, FitCohort, LossFunction, More, Precision, Recipe
-from covey.training.bench.clipping import ClippedSums, Clipping, check_model
+from covey.training.bench.clipping import ClippedSums, Clipping, check_apart
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
 from covey.training.bench.optimisers import rule_for
 from covey.training.frozen import copy_sharing, frozen_norms, is_frozen_buffer
@@ -196,7 +196,7 @@ class TorchBench:
     def with_opacus(self) -> "tuple[TorchBench, ClippedSums]":
         """A copy of the model, which keeps Opacus' hooks, and what makes sums of clipped gradients of it."""
         if self.clipped is None:
-            check_model(self.model)
+            check_apart(self.model, self.objective)
             copied = TorchBench(
                 self.model, self.objective, buffers=self.layout.buffers, device=str(self.device)
             )
