@@ -2,13 +2,15 @@
 
 A line's own hash is the SHA-256 of its bytes before `, "hash":`, so that any language can check it. Who can write the
 file could write all of it anew: the head of a site's trail is told to the server and stands in the server's, and the
-other way round, so that two parties would have to agree on that.
+other way round, so that two parties would have to agree on that. Chance is part of every line (`salt`): who is told its
+hash cannot find out by trying what it says.
 """
 
 import hashlib
 import json
 import math
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -102,7 +104,14 @@ def written(number: int, at: float, event: str, facts: Mapping[str, Any], head: 
     """A line as it stands in the file."""
     stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     said = {name: printable(value) if isinstance(value, str) else value for name, value in facts.items()}
-    plain = {"n": number, "time": stamp, "event": event, **said, "before": head}
+    plain = {
+        "n": number,
+        "time": stamp,
+        "event": event,
+        **said,
+        "salt": secrets.token_hex(16),
+        "before": head,
+    }
     body = json.dumps(plain, allow_nan=False).encode()[:-1]
     return body + HASH + hashlib.sha256(body).hexdigest().encode() + b'"}\n'
 
