@@ -26,7 +26,7 @@ from covey.folder.place import (
 )
 from covey.folder.recorder import Recorder, same_version
 from covey.folder.recovery import gone_back
-from covey.parts.measure import SparseWatch, UndefinedWatch
+from covey.parts.measure import SparseWatch, UndefinedWatch, check_private_measure
 from covey.parts.steps.take_home import sent_home
 from covey.privacy.longer import LongerBudget
 from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve, rounds_wanted
@@ -263,6 +263,7 @@ def _go(
     say: Callable[[str], None] | None,
     report: bool,
 ) -> Run:
+    check_private_measure(config.measure, config.method, fleet)  # before sites spend anything on a round
     if say is not None:
         say(f"{parameters(fleet.layout)}; {needs(fleet, config)}")
         wanted = rounds_wanted(config["method"]) or 0
