@@ -111,6 +111,13 @@ def for_their_owner() -> Iterator[None]:
         os.umask(before)
 
 
+def owners_folder(folder: Path) -> None:
+    """Makes the folder, where there is none, and shuts it to everybody but its owner, whatever its files allow."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # it is somebody else's, who decides
+        folder.chmod(0o700)
+
+
 def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> None:
     """Writes a file so that after a crash there is either the old one or the new one, whole.
 

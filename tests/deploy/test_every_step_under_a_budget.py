@@ -15,10 +15,11 @@ from covey.deploy.wire import step_to_plain
 from covey.errors import UserError
 from covey.parts.steps import Train
 from covey.parts.steps.privacy import Privacy
+from covey.parts.steps.private import Noised
 from covey.parts.steps.served import Serving
 from covey.privacy.sketch import SketchClasses
 from covey.settings.catalogue import STEPS
-from tests.deploy.one_request import one_request
+from tests.deploy.one_request import SPEC, one_request
 from tests.deploy.sites_by_hand import Patient, shares
 from tests.deploy.test_privacy_account import encoder
 
@@ -152,17 +153,50 @@ def test_without_its_noise_it_is_refused(name: str) -> None:
     assert "no privacy loss that can be counted" in asked(a_site(), made(name))["refused"]
 
 
-def test_a_step_that_fails_quotes_no_data() -> None:
-    """An error may hold what it met; the server hears that it failed, the site's log why."""
+def test_training_that_fails_is_told_as_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may fail at one sample alone, as a server can arrange: the site's log says why, and the loss is booked."""
     said: list[str] = []
     site = a_site()
     site.say = said.append
-    step = step_to_plain(made("Noised"))
-    answer = from_bytes(
-        site.answer(one_request(step=step, task={"models": torch.zeros(1, 7), "slots": (0,)}))
-    )
-    assert answer["lost"] == "its step failed; the site's own log says why"
-    assert "Error" in said[-1]
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("sample 17 is odd")
+
+    monkeypatch.setattr(Train, "__call__", fails)
+    answer = asked(site, made("Noised"))
+    assert not any(answer[name] for name in ("lost", "refused", "mistake"))
+    update = answer["reply"]["vector"]
+    assert float(update.std()) == pytest.approx(GIVEN["clip"] * GIVEN["noise"], rel=0.05)
+    assert sum(site.account.told.values()) == 1
+    assert "sample 17 is odd" in said[0]
+
+
+def test_labels_cannot_be_read_off_a_model_that_has_no_outputs_for_them() -> None:
+    """Where a site has such a label training would fail, where it has none it would not."""
+    for without in (0, 50):
+        answer = from_bytes(
+            a_site(without).answer(
+                one_request(step=step_to_plain(made("Noised")), model={**SPEC.plain(), "outputs": 3})
+            )
+        )
+        assert answer == {"refused": "the model has 3 outputs, this site's data have 10 classes"}
+
+
+def test_how_many_samples_there_are_cannot_be_read_off_the_work_that_is_too_much() -> None:
+    """40 batches of 32 are 1.28 passes over a thousand samples, whoever has how many; a site has about 300."""
+    for batches, refused in ((40, True), (30, False)):
+        step = Noised(step=Train(epochs=1000, batches=batches, batch=32), clip=0.5, noise=10.0)
+        for without in (0, 100):
+            site = a_site(without)
+            site.bounds = Patient(passes=1.0)
+            answer = asked(site, step)
+            assert ("1.28 times" in answer.get("refused", "")) == refused
+
+
+@pytest.mark.parametrize("name", ["TellLabel", "LabelSummary", "SketchClasses"])
+def test_what_a_reply_weighs_is_the_same_for_all_data(name: str) -> None:
+    sizes = {asked(a_site(without), made(name, **PROTECTED[name]))["reply"]["size"] for without in (0, 100)}
+    assert sizes == {1}
 
 
 def test_a_step_that_does_not_fit_the_data_quotes_none_either(monkeypatch: pytest.MonkeyPatch) -> None:

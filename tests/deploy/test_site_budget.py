@@ -25,6 +25,8 @@ from covey.privacy.composition import composed
 from covey.privacy.example import ExampleTrain
 from covey.privacy.secure_steps import SecureUpdate
 from covey.privacy.settings import Private
+from covey.runs.config import resolve
+from covey.runs.run import run_config
 from tests.deploy.one_request import one_request
 from tests.deploy.sites_by_hand import CLIENTS, Hand, deployed, sites
 
@@ -233,3 +235,27 @@ def test_what_is_written_for_its_owner_can_be_read_by_nobody_else(tmp_path: Path
     modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("checkpoint", "folder", "other")]
     assert modes[:2] == [0o600, 0o700]
     assert modes[2] != 0o600
+
+
+def test_a_private_run_that_measures_exactly_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    """The last round is when it would measure: by then every site has paid for all others."""
+    hand = Hand(sites(budget=1e6))
+    config = resolve(
+        {
+            "rounds": 2,
+            "data": {"clients": CLIENTS},
+            "private": {"level": "local", "epsilon": 8.0, "clip": 0.5},
+        }
+    )
+    with pytest.raises(UserError, match=r"measure\.local_test would show the server how good a model is"):
+        run_config(config, tmp_path / "run", fleet=deployed(hand))
+    assert not hand.kinds
+
+
+def test_what_a_site_of_a_program_of_ones_own_keeps_is_its_owners(tmp_path: Path) -> None:
+    """`covey join` writes no file that others can read; a `Site` in Python has a folder that they cannot enter."""
+    site = sites(tmp_path, budget=1e6)[100]
+    asked(site, NOISED)
+    folder = tmp_path / "0"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "updates.json").stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,8 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from covey.core.codec import from_bytes
+import covey
+from covey.core.codec import from_bytes, to_bytes
 from covey.core.round import run_rounds
 from covey.data import read_table
 from covey.data.encoding import encode
@@ -20,7 +21,7 @@ from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
 from covey.deploy.site import Site
-from covey.deploy.site_data import SiteTable
+from covey.deploy.site_data import MOST_COMPARED, SiteTable
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import Refused, RunError, UserError
@@ -336,3 +337,34 @@ def test_a_python_sites_table_is_put_in_order_by_name_and_without_names_refused(
     assert len(fleet.begin(1)) == 3
     assert hand.sites[103].data.dataset.x[:, 0].min() >= 20
     assert any("site a is left out for now" in line and "no column names" in line for line in said)
+
+
+def greeted(site: Site, **said: Any) -> dict[str, Any]:
+    return dict(from_bytes(site.answer(to_bytes({"hello": True, "covey": covey.__version__, **said}))))
+
+
+def test_a_site_with_a_budget_says_no_categories_of_its_own_when_it_joins(tmp_path: Path) -> None:
+    """The shape of its samples would say how many wards there are; without columns of the run it could not work."""
+    for wards in (WARDS, WARDS[1:]):
+        source = SiteTable(source=hospital(tmp_path, "a", seed=1, wards=wards), label="ill")
+        hello = greeted(Site(source, name="a", budget=3.0, bounds=Patient()))
+        assert set(hello) == {"name", "refused"}
+        assert "the run says nothing of the columns" in hello["refused"]
+
+
+def test_a_server_cannot_try_out_a_table_of_a_site_with_a_budget(tmp_path: Path) -> None:
+    """How old the oldest is: sixteen answers of yes or no, also to several servers and after a restart."""
+    whole = read_table(hospital(tmp_path, "a", seed=1), label="ill").schema
+    assert whole is not None
+    age, *others = whole.columns
+    source = SiteTable(source=tmp_path / "a.csv", label="ill")
+    said = []
+    for high in range(20, 60):
+        site = Site(source, name="a", budget=3.0, folder=tmp_path / "state", bounds=Patient())
+        columns = (replace(age, low=0.0, high=float(high)), *others)
+        said.append(greeted(site, schema=replace(whole, columns=columns).plain()).get("refused", ""))
+    assert ["which is the most" in why for why in said] == [
+        place >= MOST_COMPARED for place in range(len(said))
+    ]
+    columns = (replace(age, low=0.0, high=20.0), *others)  # the same again is no other question
+    assert "which is the most" not in greeted(site, schema=replace(whole, columns=columns).plain())["refused"]

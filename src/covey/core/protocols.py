@@ -1,6 +1,6 @@
 """Who answers: a client as its step sees it, a step, and a fleet, whatever engine is behind it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -29,6 +29,9 @@ class Account(Protocol):
     """What a real device has spent on telling about its data: it outlives every round and run."""
 
     epsilon: float
+    unsaid: (
+        Callable[[str], None] | None
+    )  # takes what the server must not hear of a failure; none where it may
 
     def spend(self, epsilon: float, *, budget: float | None = None) -> float:
         """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 from covey.core.codec import plain_of_file
 from covey.core.privacy_loss import Loss, Told, add_loss, losses_of, plain_losses
 from covey.errors import Refused, UserError
-from covey.files import write_atomically
+from covey.files import owners_folder, write_atomically
 from covey.privacy.composition import composed
 
 DELTA = 1e-5  # at which a site's budget is kept
@@ -41,6 +41,7 @@ class PrivacyAccount:
         self.anchor = anchor
         self.data = data
         self.budget = budget
+        self.unsaid: Callable[[str], None] | None = None
         self.epsilon = 0.0
         self.drawn = (
             0  # losses by fresh noise since this process began, each of an answer that no other would repeat
@@ -50,7 +51,7 @@ class PrivacyAccount:
         self.questions: dict[str, float] = {}  # what was answered from the secret, and its loss
         self.lens = ""  # what the server has been making of the data before a step sees them
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            owners_folder(folder)
             self.epsilon = kept_in(folder / "epsilon", _spent, 0.0)
             self.told = kept_in(folder / "updates.json", lambda text: losses_of(json.loads(text)), {})
             self.secret, self.questions = kept_in(
@@ -58,7 +59,7 @@ class PrivacyAccount:
             )
             self._compare(folder)
         if anchor is not None:
-            anchor.mkdir(parents=True, exist_ok=True)
+            owners_folder(anchor)
             self._compare_anchor()
 
     @property

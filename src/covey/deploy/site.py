@@ -15,14 +15,14 @@ from torch import nn
 from covey.core import Client, Reply, Task
 from covey.core.codec import named_from_bytes, reply_to_plain, to_bytes
 from covey.data.schema import Schema
-from covey.data.types import ClientShare, Federation
+from covey.data.types import ClientShare, Dataset, Federation
 from covey.deploy.audit import AUDIT_FILE as AUDIT
 from covey.deploy.audit import Trail, finite_value, names_and_sizes
 from covey.deploy.consent import Consent
 from covey.deploy.frozen_parts import FrozenStore
 from covey.deploy.privacy_account import PrivacyAccount, unusable
-from covey.deploy.site_bounds import Bounds, check_budget, check_choice, check_counted
-from covey.deploy.site_data import NoisyColumns, SiteData, own_columns
+from covey.deploy.site_bounds import SAID, Bounds, check_budget, check_choice, check_counted
+from covey.deploy.site_data import ComparedColumns, NoisyColumns, SiteData, own_columns
 from covey.deploy.site_memory import Home, Memory, Work
 from covey.deploy.transport import HELLO, SPOKEN, Span, agreed
 from covey.deploy.wire import ModelSpec, model_from_plain, names_mark, step_from_plain
@@ -83,7 +83,9 @@ class Site:
         self.bounds = bounds or Bounds()
         self.say = say
         self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget, anchor=anchor)
+        self.account.unsaid = self.tell if self.strict else None
         self.columns = NoisyColumns(self.account, folder)
+        self.compared = ComparedColumns(folder)
         self.memory = Memory(folder, self.account)
         self.frozen = FrozenStore(folder, self.bounds)
         self.benches: dict[str, Bench] = {}
@@ -147,8 +149,12 @@ class Site:
             return {"name": self.name, **own_columns(self.own, strict=self.strict, exact=exact)}
         if asked == "sums":
             return {"name": self.name, **self.columns.answer(request, self.fitting, self.own.digest)}
-        self.use(request.get("schema"))
+        self.work_with(request.get("schema"))
         return self.hello(sizes=request.get("sizes", True) is True)
+
+    def tell(self, what: str) -> None:
+        """For this site's own log alone."""
+        self.say(printable(what))
 
     def note(self, request: Mapping[str, Any], told: Mapping[str, Any], **facts: Any) -> None:
         """A line of this site's audit trail: what was asked, the names and sizes of what is told, what it cost."""
@@ -213,6 +219,8 @@ class Site:
 
     def fitting(self, schema: Schema) -> SiteData:
         """This site's data under the run's columns; with a budget only its own log says what does not fit."""
+        if self.strict:
+            self.compared.count(schema, self.own.digest)
         try:
             return self.own.under(schema)
         except Refused as no:
@@ -244,8 +252,7 @@ class Site:
         self.work_with(request.get("schema"))
         self.account.lens = lens_of(spec, self.schema)
         own = self.data if spec.encoder is None else self.features(spec.encoder)
-        if spec.shape != (ours := tuple(own.train_samples.dataset.x.shape[1:])):
-            raise Refused(f"the model takes samples of shape {spec.shape}, this site's have {ours}")
+        check_model_fits(spec, own.train_samples.dataset)
         client, run = int(request["client"]), run_name(request)
         call = Call(
             step=step,
@@ -264,8 +271,9 @@ class Site:
         task = Task(**request["task"])
         if self.strict:
             check_choice(step, task)
-        sizes = len(own.train_samples), len(own.test_samples)
-        self.bounds.check_work(step, task, *sizes, exact=not self.strict)
+        # of how many batches are too many a server could work out how many samples there are
+        sizes = (SAID, SAID) if self.strict else (len(own.train_samples), len(own.test_samples))
+        self.bounds.check_work(step, task, *sizes)
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
             job = Job(ids=(client,), tasks=(task,), states=(state,))
             data = own.scaled(spec.scale)
@@ -325,7 +333,8 @@ class Site:
             try:
                 made = encoded(plain, told["setting"], self.say, encoder=encoder, folder=self.folder)
             except UserError as error:
-                raise Refused(str(error)) from error
+                self.tell(str(error))
+                raise Refused(UNSAID if self.strict else str(error)) from error
             share = made.shares[0]
             self.encoded = {key: SiteData(train_samples=share.train, test_samples=share.test)}
         return self.encoded[key]
@@ -374,6 +383,15 @@ class Site:
         return step  # the account keeps the budget
 
 
+def check_model_fits(spec: ModelSpec, data: Dataset) -> None:
+    """Refuses a model for samples of another shape, or one whose loss fails at some labels only."""
+    if spec.shape != (ours := tuple(data.x.shape[1:])):
+        raise Refused(f"the model takes samples of shape {spec.shape}, this site's have {ours}")
+    classes = 0 if spec.child else len(data.classes)
+    if spec.outputs < classes and spec.objective == "classification":
+        raise Refused(f"the model has {spec.outputs} outputs, this site's data have {classes} classes")
+
+
 def lens_of(spec: ModelSpec, schema: Any) -> str:
     """The digest of all by which a server can have the same samples look different: scale, encoder, columns."""
     return hashlib.sha256(to_bytes([of_scale(spec.scale), spec.encoder, schema])).hexdigest()
@@ -407,7 +425,7 @@ def _plain_outcome(outcome: Outcome, seconds: float, strict: bool) -> dict[str, 
     """What the server is told of a task's end."""
     reply = None if outcome.reply is None else reply_to_plain(outcome.reply)
     if reply is not None and strict:  # where only what is counted leaves, nobody is told a number of samples
-        reply["size"] = min(1, reply["size"])
+        reply["size"] = int(reply["vector"] is not None or bool(reply["stats"]))
     return {
         "reply": reply,
         "lost": UNSAID if outcome.lost and strict else outcome.lost,

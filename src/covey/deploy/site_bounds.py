@@ -18,6 +18,8 @@ from covey.errors import Refused, UserError
 from covey.parts.steps.cross import CrossEvaluate
 from covey.parts.steps.evaluate import Evaluate
 
+SAID = 1000  # samples to train on, and to test on, that a site with a budget is taken to have when it is asked for work
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
@@ -38,12 +40,13 @@ class Bounds:
             if not value > 0:
                 raise UserError(f"--most-{field.name} is {value!r}; allowed: a number above 0")
 
-    def check_work(self, step: Step, task: Task, train: int, test: int, *, exact: bool = True) -> None:
-        """Refuses what would take too many passes over the data; how many tells how much test data there is."""
+    def check_work(self, step: Step, task: Task, train: int, test: int) -> None:
+        """Refuses what would take too many passes over so many samples."""
         passes = max(1, len(task.models)) * step.work(train, test) / max(1, train)
         if not passes <= self.passes:
-            often = f"{passes:.3g} times" if exact else "too often"
-            raise Refused(f"{step.kind} would pass over this site's data {often}; it allows {self.passes:g}")
+            raise Refused(
+                f"{step.kind} would pass over this site's data {passes:.3g} times; it allows {self.passes:g}"
+            )
 
     def check_model(self, spec: ModelSpec) -> None:
         """Refuses a model that is too large, before any memory is taken for it."""

@@ -163,6 +163,41 @@ def column_loss(epsilon: float) -> Loss:
     return Loss(what="summaries", mechanism="steps", noise=noise_of(epsilon))
 
 
+COMPARED = "compared.json"  # in a site's folder: marks of the columns that its table was held against
+MOST_COMPARED = 16  # of these, ever
+
+
+class ComparedColumns:
+    """Which sets of columns a site with a budget has held its table against.
+
+    Whether it fits may depend on a single row, and no noise covers the answer: a server that may try many would find
+    out which categories there are, and how large a number gets.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.file = None if folder is None else folder / COMPARED
+        self.marks: list[str] = [] if self.file is None else kept_in(self.file, _marks, [])
+
+    def count(self, schema: Schema, data: str) -> None:
+        """Refuses one set of columns too many; `data`: the mark of the data."""
+        asked_for = json.dumps([structure(schema).plain(), data], sort_keys=True)
+        mark = hashlib.sha256(asked_for.encode()).hexdigest()
+        if mark in self.marks:
+            return
+        if len(self.marks) >= MOST_COMPARED:
+            raise Refused(
+                f"this site has held its table against {MOST_COMPARED} sets of columns, which is the most; "
+                f"whoever runs it can delete {COMPARED} in its --state"
+            )
+        self.marks.append(mark)
+        if self.file is not None:
+            write_kept(self.file, json.dumps(self.marks))
+
+
+def _marks(text: str) -> list[str]:
+    return [str(mark) for mark in json.loads(text)]
+
+
 class NoisyColumns:
     """A site's noisy sums: each is paid for once, and given again as it was."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss, What
 from covey.errors import Refused, UserError
 from covey.parts.steps.gaussian_noise import length
-from covey.parts.steps.private import clipped
+from covey.parts.steps.private import clipped, unmoved
 from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, primitives, scalar_of
 from covey.settings import Count, NotNegative, PartBelowOne, Positive, Range
 from covey.training.rows import Layout
@@ -301,8 +302,12 @@ class SecureUpdate(Step):
         return float(2**self.bits * math.hypot(1.0, self.short / 2))
 
     def __call__(self, client: Client, task: Task) -> Reply:
-        reply = self.step(client, task)
-        values = self.numbers(update_in(reply, self.step, task, client.bench.layout), reply.slot)
+        try:
+            reply = self.step(client, task)
+            update = update_in(reply, self.step, task, client.bench.layout)
+        except Exception as error:
+            reply, update = unmoved(client, task, error), torch.zeros(task.models.shape[1])
+        values = self.numbers(update, reply.slot)
         rng = None if client.live else client.stream("noise share", "round", client.round)
         ring = to_ring(values + discrete_gaussian(len(values), self.share, rng))
         if client.live:

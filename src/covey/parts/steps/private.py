@@ -9,6 +9,7 @@ from torch import Tensor
 
 from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.core.privacy_loss import Loss, Told
+from covey.errors import Refused
 from covey.parts.steps.around import AroundStep
 from covey.parts.steps.gaussian_noise import gaussian, length
 from covey.settings import Positive
@@ -54,7 +55,10 @@ class Noised(Quiet):
 
     def __call__(self, client: Client, task: Task) -> Reply:
         layout = client.bench.layout
-        reply = self.unpacked(super().__call__(client, task), task, layout)
+        try:
+            reply = self.unpacked(super().__call__(client, task), task, layout)
+        except Exception as error:
+            reply = unmoved(client, task, error)
         assert reply.vector is not None
         start = task.models[task.slots.index(reply.slot)]
         if client.account is not None:
@@ -63,6 +67,19 @@ class Noised(Quiet):
         noisy = gaussian(clipped(reply.vector - start, self.clip), self.noise * self.clip, rng)
         row, home = layout.after_noise((start.double() + noisy).float()), stays_at_home(self.step, layout)
         return replace(reply, vector=row if home is None else row[~home])
+
+
+def unmoved(client: Client, task: Task, error: Exception) -> Reply:
+    """The reply of a client whose work failed where nobody may hear of it: no update, for the noise to hide.
+
+    Whether work fails can depend on a single sample, and a server can see to it that it does. Anywhere else, and where
+    time was up or something is against the rules, it is the error.
+    """
+    unsaid = None if client.account is None else client.account.unsaid
+    if unsaid is None or isinstance(error, Refused) or not len(task.models):
+        raise error
+    unsaid(f"the training failed ({type(error).__name__}: {error}); noise alone is told")
+    return Reply(id=client.id, vector=task.models[0].clone(), slot=task.slots[0], size=1)
 
 
 def stays_at_home(step: Step, layout: Layout) -> Tensor | None:
