@@ -127,12 +127,16 @@ def haccs(folder: Path, rng: np.random.Generator) -> dict[str, float]:
 
 
 class Highest:
-    """A generator that draws the likeliest; `choices` of the standard library likewise."""
+    """A generator that draws the likeliest; `choices` of the standard library, too, which notes its first weights."""
+
+    def __init__(self) -> None:
+        self.first: list[float] = []
 
     def choice(self, _: int, p: Any) -> int:
         return int(np.argmax(p))
 
     def choices(self, names: Any, weights: Any) -> list[Any]:
+        self.first = self.first or list(weights)
         return [names[int(np.argmax(weights))]]
 
 
@@ -151,7 +155,13 @@ def scheduled(place: Path, rng: np.random.Generator) -> dict[str, float]:
         found = theirs.Scheduler()._schedule_clusters(info, devices, 10)
     theta = cluster_weights(cluster_means(latency, members), cluster_means(losses**2, members), rho=0.5)
     own = draw(members, theta, latency, 10, likeliest, quasi=True)  # type: ignore[arg-type]
-    return {"haccs, a round: other devices": float(len(set(found) ^ set(own)))}
+    known = [
+        (w, t) for w, t in zip(likeliest.first, theta, strict=False) if w > 0
+    ]  # of clusters with devices left
+    return {
+        "haccs, a round: theta": max((abs(w - t) for w, t in known), default=0.0),
+        "haccs, a round: other devices": float(len(set(found) ^ set(own))),
+    }
 
 
 def embedding(folder: Path, rng: np.random.Generator) -> dict[str, float]:
