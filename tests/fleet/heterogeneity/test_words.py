@@ -15,7 +15,9 @@ def test_words_are_no_surer_than_the_interval(name: str) -> None:
     assert meaning(name, 0.5 * bound, 0.0, 0.9 * bound) == little
     assert meaning(name, 2 * high, 1.1 * bound, 3 * high) == much
     assert meaning(name, 2 * bound, 0.5 * bound, 3 * bound) == f"likely: {much}"
+    assert meaning(name, 2 * bound, 0.0, 3 * bound) == f"perhaps: {much}"
     assert meaning(name, 0.5 * bound, 0.0, 3 * bound) == "none seen, but it cannot be ruled out"
+    assert meaning(name, 0.5 * bound, 0.4 * bound, 3 * bound) == "some, probably little"
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -67,4 +67,6 @@ def meaning(name: str, value: float, low: float | None = None, high: float | Non
         return little
     if low >= bound:
         return much
-    return f"likely: {much}" if value >= bound else "none seen, but it cannot be ruled out"
+    if low < 0.01:  # as it is printed, the interval holds none at all
+        return f"perhaps: {much}" if value >= bound else "none seen, but it cannot be ruled out"
+    return f"likely: {much}" if value >= bound else "some, probably little"
