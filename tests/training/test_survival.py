@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,19 @@ def test_institutions_learn_a_common_hazard(lung: Any) -> None:
     )
     reached = result.summary.last["global-test/c-index"]
     assert reached > 0.58
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fine-tuned"])
+def test_who_is_at_risk_is_of_the_same_client(method: str, tmp_path: Path) -> None:
+    """Whoever is alone in a client's test data costs nothing there, whoever else is at risk elsewhere."""
+    table = tmp_path / "times.csv"
+    table.write_text("\n".join(["x,time,who", *(f"{i},{i + 1}.5,c{i % 20}" for i in range(100))]))
+    result = covey.run(
+        method,
+        covey.read_table(table, label="time", client="who"),
+        objective="cox",
+        model="softmax",
+        rounds=1,
+        measure={"global_test": False},
+    )
+    assert result.summary.last["local-test/loss-mean"] == pytest.approx(0.0, abs=1e-6)

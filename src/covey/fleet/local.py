@@ -34,7 +34,7 @@ from covey.parts.mix.peers import peer_links
 from covey.training.bench import Bench
 from covey.training.bench.choose import choose_bench
 from covey.training.frozen import Frozen, hollow
-from covey.training.objective import Classification, Objective, lowest_loss
+from covey.training.objective import Classification, Objective, lowest_loss, mixes_samples
 from covey.training.rows import BufferPolicy, Layout, fresh_row
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class LocalFleet(WithBooks):
         working = {i: tasks[i] for i in sorted(tasks) if i not in gone}
         known: list[Outcome] = []
         work = 0.0
-        if measure:
+        if measure and not mixes_samples(self.objective):
             known, work = self.evaluations.answers(
                 call, working, self.client_data, self.states, self.layout, self.executor
             )

@@ -44,6 +44,11 @@ class Objective(Protocol):
     def scores(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]: ...
 
 
+def mixes_samples(objective: Objective) -> bool:
+    """Whether what a sample costs depends on the others: such samples are scored client by client, never apart."""
+    return bool(getattr(objective, "mixes_samples", False))
+
+
 @register("objective", "classification")
 @dataclass(frozen=True)
 class Classification:

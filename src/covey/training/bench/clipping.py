@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from covey.errors import UserError, importing
+from covey.training.objective import Objective, mixes_samples
 
 TINY = 1e-6  # added to every length, as Opacus does: a gradient of none is not divided by
 
@@ -40,9 +41,9 @@ def opacus_library() -> Any:
     return opacus
 
 
-def check_apart(model: nn.Module, objective: Any) -> None:
+def check_apart(model: nn.Module, objective: Objective) -> None:
     """Where layers, or the loss, mix samples, there is no gradient of one sample: one more changes all the others'."""
-    if getattr(objective, "mixes_samples", False):
+    if mixes_samples(objective):
         raise UserError(
             'private.level is "example", which this objective cannot have: what one sample costs depends on the others'
         )

@@ -18,7 +18,7 @@ from covey.training.bench.clipping import ClippedSums, Clipping, check_apart
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
 from covey.training.bench.optimisers import rule_for
 from covey.training.frozen import copy_sharing, frozen_norms, is_frozen_buffer
-from covey.training.objective import Objective
+from covey.training.objective import Objective, mixes_samples
 from covey.training.rows import BufferPolicy, Layout, activations, flatten
 
 # Samples a forward pass: at most 1000, and fewer where a model's activations would take more than this many bytes.
@@ -212,7 +212,8 @@ class TorchBench:
 
     def cohort(self, recipe: Recipe) -> FitCohort | None:
         """Trains many clients at once with stacked parameters, where the model has no state of its own."""
-        return None if refusal(self.model, recipe) else partial(fit_cohort, self, recipe)
+        apart = mixes_samples(self.objective) or refusal(self.model, recipe)
+        return None if apart else partial(fit_cohort, self, recipe)
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
