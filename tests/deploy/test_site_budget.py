@@ -10,7 +10,9 @@ from covey.core.codec import from_bytes
 from covey.core.privacy_loss import Loss
 from covey.core.round import Task, run_rounds
 from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.site import UNSAID
 from covey.deploy.site_bounds import check_choice, check_counted
+from covey.deploy.site_data import MOST_UNCOUNTED
 from covey.deploy.wire import step_to_plain
 from covey.errors import Refused, RunError, UserError
 from covey.files import for_their_owner, write_atomically
@@ -19,7 +21,9 @@ from covey.methods.haccs import haccs
 from covey.parts.measure import Measuring
 from covey.parts.steps import Evaluate, Train
 from covey.parts.steps.noisy_evaluate import NoisyEvaluate
+from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.private import Noised, Quiet
+from covey.parts.steps.summaries import FeatureSummary, JointSummary, LabelSummary, TargetSummary
 from covey.privacy.apply import made_private
 from covey.privacy.composition import composed
 from covey.privacy.example import ExampleTrain
@@ -115,6 +119,43 @@ def test_a_choice_inside_of_a_secure_sum_is_no_answer_of_its_own() -> None:
         check_choice(SecureUpdate(step=TRAIN, clip=0.5, share=1e4), two)
     with pytest.raises(Refused, match="no privacy loss that can be counted"):  # `counted` is a length there
         check_counted(SecureUpdate(step=TRAIN, clip=0.5, rows=2, counted=0.25), 30.0, trusted=False)
+
+
+NARROW = {"low": 0.0, "high": 1e-38, "bins": 20}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        FeatureSummary(privacy=Privacy(epsilon=0.1), bound=1.0, **NARROW),
+        JointSummary(privacy=Privacy(epsilon=0.1), **NARROW),
+        TargetSummary(privacy=Privacy(epsilon=0.1), low=0.0, high=5e-324),
+    ],
+    ids=["features", "joint", "targets"],
+)
+def test_a_range_at_which_one_value_is_no_number_does_not_tell_that_it_is_there(step: Any) -> None:
+    """The answer would fail if any pixel is exactly 0, before anything is booked: an exact answer for nothing."""
+    answer = asked(sites(budget=1.0)[100], step, task={"args": {}})
+    assert answer["reply"]["stats"]["epsilon"] == 0.1
+
+
+def test_questions_that_fail_are_answered_so_many_times_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a step fails may depend on a single sample, and no noise covers it."""
+
+    def fails(self: Any, client: Any, task: Any) -> Any:
+        raise ValueError("a patient of 107 years")
+
+    monkeypatch.setattr(LabelSummary, "__call__", fails)
+    step = LabelSummary(privacy=Privacy(epsilon=0.1))
+    said = [
+        asked(sites(tmp_path, budget=3.0)[100], step, round=number, task={"args": {}})
+        for number in range(1, MOST_UNCOUNTED + 3)
+    ]
+    assert [one.get("lost") for one in said[:MOST_UNCOUNTED]] == [UNSAID] * MOST_UNCOUNTED
+    assert all("questions have failed at this site, which is the most" in one["refused"] for one in said[-2:])
+    assert "refused" not in asked(sites(tmp_path / "b", budget=3.0)[100], step, task={"args": {}})["refused"]
 
 
 @pytest.mark.parametrize("budget", [30.0, None])

@@ -21,7 +21,7 @@ from covey.data.types import ClientShare, Dataset, Federation, Samples
 from covey.deploy.fleet import SiteFleet
 from covey.deploy.run import site_fleet
 from covey.deploy.site import Site
-from covey.deploy.site_data import MOST_COMPARED, SiteTable
+from covey.deploy.site_data import MOST_UNCOUNTED, SiteTable, columns_mark
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import Refused, RunError, UserError
@@ -364,7 +364,30 @@ def test_a_server_cannot_try_out_a_table_of_a_site_with_a_budget(tmp_path: Path)
         columns = (replace(age, low=0.0, high=float(high)), *others)
         said.append(greeted(site, schema=replace(whole, columns=columns).plain()).get("refused", ""))
     assert ["which is the most" in why for why in said] == [
-        place >= MOST_COMPARED for place in range(len(said))
+        place >= MOST_UNCOUNTED for place in range(len(said))
     ]
     columns = (replace(age, low=0.0, high=20.0), *others)  # the same again is no other question
     assert "which is the most" not in greeted(site, schema=replace(whole, columns=columns).plain())["refused"]
+
+
+def test_fill_values_do_not_tell_which_columns_have_empty_cells(tmp_path: Path) -> None:
+    """Without one, or with one far outside of the range, the table fits only if no cell is empty: each is counted."""
+    whole = read_table(hospital(tmp_path, "a", seed=1), label="ill").schema
+    assert whole is not None
+    age, *others = whole.columns
+    assert age.low is not None
+    assert age.high is not None
+
+    def mark(**changes: Any) -> str:
+        return columns_mark(replace(whole, columns=(replace(age, **changes), *others)), "data")
+
+    usual = mark(fill=age.low)
+    assert mark(fill=age.high, mean=1.0, std=2.0) == usual
+    assert len({usual, mark(fill=None), mark(fill=1e6), mark(fill=2e6)}) == 4
+
+
+def test_a_site_with_a_budget_scales_no_table_by_its_own_rows(tmp_path: Path) -> None:
+    site = Site(
+        read_table(hospital(tmp_path, "a", seed=1), label="ill"), name="a", budget=3.0, bounds=Patient()
+    )
+    assert "own rows would scale them" in greeted(site)["refused"]

@@ -256,3 +256,18 @@ def test_noise_that_cannot_be_meant_is_refused(noise: float) -> None:
     """Its square is no number, so that no share of it for the counts of short updates could be found."""
     with pytest.raises(UserError, match=r"private\.noise is .*allowed: a number from 1e-09 to"):
         resolve({"private": {"noise": noise}})
+
+
+def test_a_private_run_remembers_no_length_of_a_single_update() -> None:
+    """Noise covers sums; a checkpoint with the exact length of the round's longest update would be outside of it."""
+    fleet = small_fleet()
+    run_rounds(private_fedavg(), fleet, rounds=2)
+    assert fleet.ledger.longest == []
+    run_rounds(fedavg(Train(epochs=1), per_round=4), fleet, rounds=1)
+    assert fleet.ledger.longest
+
+
+def test_the_clip_length_where_none_is_given_is_the_levels() -> None:
+    assert Private(epsilon=8.0).clip_length == "adaptive"
+    assert Private(epsilon=8.0, level="example").clip_length == 1.0
+    assert Private(epsilon=8.0, level="example", clip=0.5).clip_length == 0.5

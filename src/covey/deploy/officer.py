@@ -8,7 +8,7 @@ from typing import Any
 from covey.core.privacy_loss import Loss, Told
 from covey.deploy.audit import AUDIT_FILE, checked_lines
 from covey.deploy.privacy_account import DELTA, PrivacyAccount
-from covey.deploy.site_data import MOST_COMPARED
+from covey.deploy.site_data import MOST_UNCOUNTED
 from covey.deploy.transport import HELLO
 from covey.errors import UserError
 from covey.privacy.composition import composed
@@ -30,7 +30,11 @@ STATE_FILES = (
         "as long as the data are used; never copied",
     ),
     ("run-*.safetensors, models", "models, and what the site remembers of runs", "until a run has ended"),
-    ("compared.json", "marks of the columns that its table was held against", "as long as the data are used"),
+    (
+        "compared.json, failed.json",
+        "marks of the columns that its table was held against, and of questions that failed",
+        "as long as the data are used",
+    ),
     ("audit.jsonl", "who asked what, what was told and what it cost", "as long as accounts are owed"),
 )
 
@@ -67,7 +71,8 @@ def of_site(folder: Path, rows: int | None = None) -> Statement:
             "That this site participates, when, and for how long it works: server and network see it.",
             "The shape of its samples, how many classes there are, and, without a budget, how many samples: told to a "
             "server that is not private when the site joins.",
-            f"Whether its table fits the columns that a server names, of which {MOST_COMPARED} sets at most.",
+            f"Whether its table fits the columns that a server names, and whether a question fails at its data: "
+            f"{MOST_UNCOUNTED} times each at most, with a budget.",
             "Models that the site trains on its own data before use: they stay here and have no guarantee.",
             *(
                 ()

@@ -22,8 +22,17 @@ from covey.deploy.consent import Consent
 from covey.deploy.frozen_parts import FrozenStore
 from covey.deploy.privacy_account import PrivacyAccount, unusable
 from covey.deploy.site_bounds import SAID, Bounds, check_budget, check_choice, check_counted
-from covey.deploy.site_data import ComparedColumns, NoisyColumns, SiteData, own_columns
-from covey.deploy.site_memory import Home, Memory, Work
+from covey.deploy.site_data import (
+    COMPARED_FILE,
+    FAILED_FILE,
+    MOST_UNCOUNTED,
+    NoisyColumns,
+    SiteData,
+    Uncounted,
+    columns_mark,
+    own_columns,
+)
+from covey.deploy.site_memory import Home, Memory, Work, question
 from covey.deploy.transport import HELLO, SPOKEN, Span, agreed
 from covey.deploy.wire import ModelSpec, model_from_plain, names_mark, step_from_plain
 from covey.errors import Refused, UserError
@@ -85,7 +94,9 @@ class Site:
         self.account = PrivacyAccount(folder, data=lambda: self.own.digest, budget=budget, anchor=anchor)
         self.account.unsaid = self.tell if self.strict else None
         self.columns = NoisyColumns(self.account, folder)
-        self.compared = ComparedColumns(folder)
+        sets = f"this site has held its table against {MOST_UNCOUNTED} sets of columns"
+        self.compared = Uncounted(folder, COMPARED_FILE, sets)
+        self.failed = Uncounted(folder, FAILED_FILE, f"{MOST_UNCOUNTED} questions have failed at this site")
         self.memory = Memory(folder, self.account)
         self.frozen = FrozenStore(folder, self.bounds)
         self.benches: dict[str, Bench] = {}
@@ -109,6 +120,8 @@ class Site:
         try:
             request = named_from_bytes(block)
             told = self._told(request)
+            if self.strict and (told.get("lost") or told.get("mistake")):
+                self.failed.count(question(request))
             self.note(request, told)  # first: what cannot be written down is not told
             self.refused = self.refused if "hello" in request else ""
             return to_bytes(told)
@@ -117,6 +130,9 @@ class Site:
         except Exception as error:  # a server must not be able to stop a site
             reason = f"the request cannot be answered: {type(error).__name__}: {error}"
             said = UNSAID if self.strict else reason
+            if self.strict and request:
+                with contextlib.suppress(Refused):
+                    self.failed.count(hashlib.sha256(block).hexdigest())
         reason, said = printable(reason), printable(said)
         if reason != self.refused:
             self.say(f"refused: {reason}")
@@ -128,6 +144,8 @@ class Site:
     def _told(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What is answered, as plain values."""
         agreed(request, "the server", self.speaks, self.version)
+        if self.strict and ("step" in request or request.get("columns") == "sums"):
+            self.failed.check()
         if "hello" not in request:
             with only_installed(self.allowed):
                 if "frozen" in request:
@@ -212,7 +230,8 @@ class Site:
     def work_with(self, schema: Any) -> None:
         """As `use`, for an answer about the rows: with a budget a table's columns must be the run's."""
         self.use(schema)
-        if self.strict and self.own.table is not None and schema is None:
+        of_table = self.own.table is not None or self.own.dataset.schema is not None
+        if self.strict and of_table and schema is None:
             raise Refused(
                 "the run says nothing of the columns: this site's own rows would scale them, which no noise covers"
             )
@@ -220,7 +239,7 @@ class Site:
     def fitting(self, schema: Schema) -> SiteData:
         """This site's data under the run's columns; with a budget only its own log says what does not fit."""
         if self.strict:
-            self.compared.count(schema, self.own.digest)
+            self.compared.count(columns_mark(schema, self.own.digest))
         try:
             return self.own.under(schema)
         except Refused as no:
@@ -334,6 +353,8 @@ class Site:
                 made = encoded(plain, told["setting"], self.say, encoder=encoder, folder=self.folder)
             except UserError as error:
                 self.tell(str(error))
+                if self.strict:
+                    self.failed.count(key)
                 raise Refused(UNSAID if self.strict else str(error)) from error
             share = made.shares[0]
             self.encoded = {key: SiteData(train_samples=share.train, test_samples=share.test)}

@@ -14,8 +14,17 @@ from typing import Any
 import numpy as np
 
 from covey.core.privacy_loss import Loss
-from covey.data.realign import asked, bounded_sums, check_ranges, realigned, structure, sums, without_range
-from covey.data.schema import Schema
+from covey.data.realign import (
+    asked,
+    bounded_sums,
+    check_ranges,
+    realigned,
+    refuse_ranks,
+    structure,
+    sums,
+    without_range,
+)
+from covey.data.schema import NO_CATEGORY, Column, Schema
 from covey.data.table import read_table
 from covey.data.types import Dataset, Indices, Samples, Scale, View
 from covey.deploy.privacy_account import DELTA, PrivacyAccount, kept_in, write_kept
@@ -163,35 +172,53 @@ def column_loss(epsilon: float) -> Loss:
     return Loss(what="summaries", mechanism="steps", noise=noise_of(epsilon))
 
 
-COMPARED = "compared.json"  # in a site's folder: marks of the columns that its table was held against
-MOST_COMPARED = 16  # of these, ever
+COMPARED_FILE = "compared.json"  # in a site's folder: marks of the columns that its table was held against
+FAILED_FILE = "failed.json"  # and of the questions at which its own data made a step fail
+MOST_UNCOUNTED = 16  # of each, ever
 
 
-class ComparedColumns:
-    """Which sets of columns a site with a budget has held its table against.
+class Uncounted:
+    """Answers of yes or no that no noise covers; a site with a budget gives so many of them, ever.
 
-    Whether it fits may depend on a single row, and no noise covers the answer: a server that may try many would find
-    out which categories there are, and how large a number gets.
+    Whether its table fits the columns that a server names, or a step fails, may depend on a single row: a server that
+    may try as often as it likes would find out which categories there are, and how large a number gets.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self.file = None if folder is None else folder / COMPARED
+    def __init__(self, folder: Path | None, name: str, what: str) -> None:
+        self.file = None if folder is None else folder / name
+        self.full = f"{what}, which is the most; whoever runs it can delete {name} in its --state"
         self.marks: list[str] = [] if self.file is None else kept_in(self.file, _marks, [])
 
-    def count(self, schema: Schema, data: str) -> None:
-        """Refuses one set of columns too many; `data`: the mark of the data."""
-        asked_for = json.dumps([structure(schema).plain(), data], sort_keys=True)
-        mark = hashlib.sha256(asked_for.encode()).hexdigest()
+    def check(self) -> None:
+        """Refuses what would be one answer too many."""
+        if len(self.marks) >= MOST_UNCOUNTED:
+            raise Refused(self.full)
+
+    def count(self, mark: str) -> None:
+        """Counts the answer to a question, which asked again is no other one."""
         if mark in self.marks:
             return
-        if len(self.marks) >= MOST_COMPARED:
-            raise Refused(
-                f"this site has held its table against {MOST_COMPARED} sets of columns, which is the most; "
-                f"whoever runs it can delete {COMPARED} in its --state"
-            )
+        self.check()
         self.marks.append(mark)
         if self.file is not None:
             write_kept(self.file, json.dumps(self.marks))
+
+
+def columns_mark(schema: Schema, data: str) -> str:
+    """Equal for columns that the same rows fit; `data`: the mark of the data. A mean or a usual fill value changes
+    nothing."""
+    refuse_ranks(schema)
+    columns = tuple(replace(c, mean=None, std=None, fill=_odd_fill(c)) for c in schema.columns)
+    whole = replace(schema, columns=columns, label_mean=0.0, label_std=1.0)
+    return hashlib.sha256(json.dumps([whole.plain(), data], sort_keys=True).encode()).hexdigest()
+
+
+def _odd_fill(column: Column) -> float | str | None:
+    """The fill value where it says something of who has empty cells: there is none, or none that the range allows."""
+    if column.fill is None or isinstance(column.fill, str):
+        return None if column.fill is None else NO_CATEGORY
+    reach = column.reach
+    return 0.0 if reach is None or reach[0] <= column.fill <= reach[1] else column.fill
 
 
 def _marks(text: str) -> list[str]:

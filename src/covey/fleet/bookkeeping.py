@@ -18,6 +18,7 @@ from covey.fleet.odd import note_conduct
 from covey.fleet.work import Call, Outcome
 from covey.parts.mix.combine import Each, one_by_one
 from covey.parts.steps.evaluate import no_scores
+from covey.parts.steps.private import Quiet
 from covey.training.rows import Layout
 
 
@@ -167,7 +168,7 @@ class Bookkeeping:
         lengths = lengths_of(replies, tasks, self.layout, directions, columns, self.each)
         refusals = {replies[place].id: why for place, why in self.guard.too_long(lengths).items()}
         place, times = lengths.stands_out()
-        if replies[place].id not in refusals:
+        if replies[place].id not in refusals and type(call.step) is not Quiet:  # of whom sums alone may tell
             self.ledger.note_longest(call.round, replies[place].id, times)
         if self.guard.norm:
             compared = note_directions(replies, tasks, lengths, self.ledger)

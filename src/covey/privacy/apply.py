@@ -54,8 +54,8 @@ def made_private(method: Method, settings: Private, *, clients: int, rounds: int
         return at_example_level(method, settings, rounds)
     if settings.level == "local":
         noise = local_noise(settings, rounds)
-        assert settings.clip != "adaptive"
-        step = Noised(step=method.local, clip=settings.clip, noise=noise)
+        assert settings.clip_length != "adaptive"
+        step = Noised(step=method.local, clip=settings.clip_length, noise=noise)
         booked = BookedReplies(settings=settings, rounds=rounds, noise=noise)
         return replace(method, local=step, gather=booked)
     select: Select = method.select
@@ -132,11 +132,11 @@ def at_example_level(method: Method, settings: Private, rounds: int) -> Method:
             f"train.accumulate is {train.accumulate}, train.precision {train.precision!r}, train.seconds "
             f"{train.seconds}; allowed: 1, 'float32', none"
         )
-    assert settings.clip != "adaptive"
+    assert settings.clip_length != "adaptive"
     assert settings.epsilon is not None
     step = ExampleTrain(
         train=method.local,
-        clip=settings.clip,
+        clip=settings.clip_length,
         epsilon=settings.epsilon,
         delta=settings.delta / 2,
         rounds=rounds,

@@ -63,9 +63,7 @@ class BookedReplies:
     def words(self) -> str:
         """For the report."""
         if self.settings.level == "local":
-            return (
-                f"Every client adds Gaussian noise of {self.noise:.4g} clip lengths of {self.settings.clip}."
-            )
+            return f"Every client adds Gaussian noise of {self.noise:.4g} clip lengths of {self.settings.clip_length}."
         return (
             f"Every client trains with noise on clipped gradients (Opacus), so that one sample loses at most epsilon "
             f"{self.settings.epsilon:g} at delta {self.settings.delta / 2:g} in all rounds."

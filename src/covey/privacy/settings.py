@@ -7,6 +7,7 @@ from covey.privacy.accountant import Accountant
 from covey.settings import Count, Epsilon, Positive, Range, only_with, validated_in
 
 Level = Literal["client", "local", "example"]
+GRADIENT = 1.0  # the clip length of a sample's gradient, unless another is given
 
 
 @validated_in("private")
@@ -21,7 +22,8 @@ class Private:
         epsilon: the most privacy loss of all updates of the run; none: what `noise` makes of it.
         delta: the chance that the loss is larger; at most about 1 / clients (client), 1 / samples (example).
         noise: standard deviation in clip lengths; none: the least that keeps to `epsilon`.
-        clip: the longest update (example: gradient of a sample) that counts in full, or adaptive: follows a quantile.
+        clip: the longest update (example: gradient of a sample) that counts in full, or adaptive: follows a quantile;
+            auto: adaptive at the client level, 1 at the example level.
         quantile: share of the updates that an adaptive clip length lets through in full.
         first_clip: the adaptive clip length of the first round.
         sampling: poisson: a method that draws clients uniformly lets chance decide for each by itself, which costs
@@ -44,7 +46,7 @@ class Private:
     epsilon: Epsilon | None = None
     delta: Annotated[float, Range(1e-15, below=1)] = 1e-5
     noise: Annotated[float, Range(1e-9, 1e9)] | None = None
-    clip: Positive | Literal["adaptive"] = "adaptive"
+    clip: Positive | Literal["auto", "adaptive"] = "auto"
     quantile: Annotated[float, Range(above=0, below=1)] = 0.5
     first_clip: Positive = 0.1
     sampling: Literal["poisson", "method"] = "poisson"
@@ -61,11 +63,18 @@ class Private:
         """Whether there is any; secure sums may have none."""
         return self.epsilon is not None or self.noise is not None
 
+    @property
+    def clip_length(self) -> float | Literal["adaptive"]:
+        """The clip length, or that it follows a quantile."""
+        if self.clip != "auto":
+            return self.clip
+        return GRADIENT if self.level == "example" else "adaptive"
+
     def __post_init__(self) -> None:
         self.check_together()
         quiet = not self.has_noise
         for names, holds, what in (
-            ("quantile first_clip", self.clip == "adaptive", 'private.clip = "adaptive"'),
+            ("quantile first_clip", self.clip_length == "adaptive", 'private.clip = "adaptive"'),
             ("sampling accountant", self.level == "client", 'private.level = "client"'),
             ("noise_from neighbours", self.secure, "private.secure = true"),
             ("noise_from delta accountant", not quiet, "private.epsilon or private.noise"),
@@ -74,12 +83,14 @@ class Private:
 
     def check_together(self) -> None:
         """Refuses settings that contradict each other."""
-        if self.secure and (self.level != "client" or (self.clip == "adaptive" and not self.has_noise)):
+        if self.secure and (
+            self.level != "client" or (self.clip_length == "adaptive" and not self.has_noise)
+        ):
             raise UserError(
                 f'private.secure adds up updates of a known length: it needs level = "client" (it is "{self.level}") '
                 f"and, without private.epsilon or private.noise, a number for private.clip (it is {self.clip})"
             )
-        plain = self.level == "client" and not self.secure and self.clip != "adaptive"
+        plain = self.level == "client" and not self.secure and self.clip_length != "adaptive"
         if self.bands > 1 and not (plain and self.sampling == "poisson"):
             raise UserError(
                 f'private.bands is {self.bands}, which needs level = "client" (it is "{self.level}"), a number for '
@@ -89,9 +100,9 @@ class Private:
             raise UserError(
                 f"private.epsilon is {self.epsilon} and private.noise {self.noise}; give one of them: it says the other"
             )
-        if self.clip == "adaptive" and self.level != "client":
+        if self.clip_length == "adaptive" and self.level != "client":
             raise UserError(
-                f'private.clip is "adaptive", which needs sums of clients; with level = "{self.level}" give a number'
+                f'private.clip is "{self.clip}", which needs sums of clients; with level = "{self.level}" give a number'
             )
         if self.level == "example" and self.epsilon is None:
             raise UserError(

@@ -77,7 +77,7 @@ class NoisySums:
         else:
             self.add_securely(now, step, sums)
         shown = self.means(now, step, sums)
-        if settings.clip == "adaptive":
+        if settings.clip_length == "adaptive":
             share = self.noisy_share(now, sums)
             CLIP.keep(now.memory, next_clip(sums.clip, share, settings.quantile))
         if settings.has_noise:
@@ -92,9 +92,11 @@ class NoisySums:
         settings, noise = self.plan.settings, self.plan.noise(now, sampling)
         pools = self.pools(now, replies)
         expected = {pool: self.expected(now, pool, members, sampling) for pool, members in pools.items()}
-        if settings.clip != "adaptive":
+        if settings.clip_length != "adaptive":
             split = Split(updates=noise, count=0.0)
-            return RoundSums(pools=pools, expected=expected, clip=settings.clip, noise=noise, split=split)
+            return RoundSums(
+                pools=pools, expected=expected, clip=settings.clip_length, noise=noise, split=split
+            )
         clip, split = CLIP.get(now.memory, settings.first_clip), Split.of(noise, self.whole(expected))
         return RoundSums(pools=pools, expected=expected, clip=float(clip), noise=noise, split=split)
 

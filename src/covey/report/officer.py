@@ -11,6 +11,7 @@ from typing import Any
 from covey.errors import RunError
 from covey.files import reason, write_atomically
 from covey.folder.read import RunView
+from covey.privacy.settings import GRADIENT
 from covey.report.markup import Html, cells_table, tag
 from covey.report.page import POLICY, STYLE, part_of_page
 from covey.report.privacy_tables import shown_epsilon
@@ -138,7 +139,9 @@ def exact(kind: str, to: str, seen: str = "none: exact") -> OfficerLine:
 def mechanism(kind: str, private: Mapping[str, Any]) -> str:
     """In words, by level and settings."""
     level = private.get("level", "client")
-    clip = private.get("clip", "adaptive")  # a number but at the client level
+    clip = private.get("clip", "auto")
+    if clip == "auto":
+        clip = GRADIENT if level == "example" else "adaptive"
     if kind == "evaluations":
         return f"discrete noise on counts, epsilon {private.get('evaluations')} each"
     if kind == "updates" and level == "example":

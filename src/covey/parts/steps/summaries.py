@@ -70,8 +70,8 @@ class TargetSummary(Binned):
         y = client.train.labels().astype(np.float64).reshape(-1)
         if not len(y):
             raise UserError(f"client {client.id} has no training data, so it has no summary.")
-        place = np.floor((y - self.low) * (self.bins / (self.high - self.low))).clip(0, self.bins - 1)
-        counts = np.bincount(place.astype(np.int64), minlength=self.bins).astype(np.float64)
+        place = bin_of(y, self.bins, self.low, self.high)
+        counts = np.bincount(place, minlength=self.bins).astype(np.float64)
         return shares_told(client, task, self.privacy, counts)
 
     def expects(self, known: Known) -> dict[str, Stat]:  # noqa: ARG002
@@ -236,10 +236,17 @@ def feature_counts(
     table = np.zeros(labels * bins)
     for start in range(0, len(x), CHUNK):
         part = x[start : start + CHUNK].reshape(len(x[start : start + CHUNK]), -1)
-        place = np.floor((part - low) * (bins / (high - low))).clip(0, bins - 1).astype(np.int64)
-        place += known[start : start + CHUNK, None] * bins
+        place = bin_of(part, bins, low, high) + known[start : start + CHUNK, None] * bins
         table += np.bincount(place.ravel(), minlength=len(table))
     return table.reshape(labels, bins) * (feature_sensitivity(x, bound) / feature_count(x))
+
+
+def bin_of(values: NDArray[np.floating], bins: int, low: float, high: float) -> NDArray[np.int64]:
+    """The bin of each value; of what is no number the first: to fail over it would tell that it is there."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        place = np.floor((values - low) * (bins / (high - low)))
+    there = np.nan_to_num(place, nan=0.0, posinf=bins, neginf=0.0).clip(0, bins - 1)
+    return np.asarray(there, np.int64)
 
 
 def feature_count(x: NDArray[np.floating]) -> int:
