@@ -50,12 +50,14 @@ def strings_of(path: Path) -> Iterator[str]:
 
 
 def found_in(text: str) -> list[str]:
-    return [f"{found[0]}: say {UNWANTED[found[0].lower()]}" for found in PATTERN.finditer(text)]
+    found = PATTERN.findall(re.sub(r"\s+", " ", text))  # a line may end inside of a term
+    return [f"{term}: say {UNWANTED[term.lower()]}" for term in found]
 
 
 def test_the_glossary_has_words_to_avoid_and_they_are_seen() -> None:
     assert len(UNWANTED) > 15
     assert found_in("Newcomers join a flock.") == ["Newcomers: say unseen client", "flock: say cluster"]
+    assert found_in("fleet\ntime") == ["fleet time: say simulated time"]
     assert found_in("unlike FedAvg, clusters are turned away; fcntl.flock(x)") == []
 
 

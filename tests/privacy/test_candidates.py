@@ -222,3 +222,14 @@ def test_the_table_that_a_client_adds_has_length_one() -> None:
     assert np.linalg.norm(reply.stats["table"]) == pytest.approx(1.0)
     assert reply.slot == 0
     assert reply.size == 1
+
+
+def test_a_method_of_ones_own_parts_hides_clients_by_portraits_whoever_its_parts_choose() -> None:
+    parts = {"group": "portraits", "bank": "per-cluster", "select": "everybody"}
+    tables: dict[str, Any] = {
+        "method": {"name": "compose", **parts},
+        "private": {"epsilon": 8.0},
+        "rounds": 1,
+    }
+    state = run_rounds(resolve(tables).method, small_fleet(), rounds=1)
+    assert len(CANDIDATES.of(state.memory)["models"])

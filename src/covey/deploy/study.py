@@ -121,7 +121,7 @@ def steps_of(method: Method) -> set[str]:
         seen_modules.add(name)
         for value in vars(sys.modules[name]).values():
             if isinstance(value, type) and value in known:
-                kinds.add(value.kind)  # type: ignore[attr-defined]
+                kinds.add(value.kind)
             elif depth and inspect.isfunction(value) and value.__module__.startswith("covey."):
                 of_module(value.__module__, 0)
 

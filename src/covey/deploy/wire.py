@@ -18,7 +18,7 @@ from covey.parts.steps.scale import of_scale, to_scale
 from covey.settings.catalogue import CHILD_MODELS, METRICS, MODELS, OBJECTIVES, STEPS
 from covey.settings.choices import OneOf, without_unset
 from covey.settings.own_code import bare_name, is_own
-from covey.settings.registry import Registry, only_installed
+from covey.settings.registry import Registry, as_told, only_installed
 from covey.settings.signatures import checked, fitted, reader_of, settings_of
 from covey.training.bench import Bench
 from covey.training.bench.choose import choose_bench
@@ -36,7 +36,7 @@ def names_mark(names: Sequence[str]) -> str:
 
 def step_kinds() -> list[str]:
     """Every kind of step that is built in or installed, as Flower spells message types."""
-    return sorted({message_type(step.kind) for step in STEPS.values()})  # type: ignore[attr-defined]
+    return sorted({message_type(step.kind) for step in STEPS.values()})
 
 
 def message_type(kind: str) -> str:
@@ -58,7 +58,7 @@ def step_to_plain(step: Step) -> dict[str, Any]:
 def _is_step(value: Any) -> bool:
     """Whether a site can know it: it is built in, installed, or defined beside your own method."""
     made = type(value)
-    if not dataclasses.is_dataclass(made) or not getattr(made, "kind", ""):
+    if not dataclasses.is_dataclass(value) or not getattr(made, "kind", ""):
         return False
     return STEPS.get(made.__name__) is made or is_own(made.__module__)
 
@@ -164,8 +164,7 @@ class ModelSpec:
         fields = without_unset({**vars(self), "scale": of_scale(self.scale)}, "scale", "frozen", "encoder")
         # weights are a file of the server's: what is frozen of them is sent, and rows have the rest
         own = {key: value for key, value in self.settings.items() if key != "weights"}
-        change = getattr(MODELS.find(self.name), "as_sent", None) if not self.child else None
-        fields["settings"] = own if change is None else change(**own)
+        fields["settings"] = own if self.child else as_told(MODELS.find(self.name), own)
         return {**fields, "name": bare_name(self.name), "objective": bare_name(self.objective)}
 
     def build(self, seed: int = 0) -> nn.Module:

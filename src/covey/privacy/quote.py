@@ -9,9 +9,8 @@ from covey.privacy.accountant import Sampling, noise_for
 from covey.privacy.composition import composed
 from covey.privacy.example import ExampleTrain, opacus_epsilon
 from covey.privacy.local import local_noise, promise
-from covey.privacy.plan import Plan
 from covey.privacy.settings import Private
-from covey.privacy.sums import loss_of
+from covey.privacy.sums import NoisySums, loss_of
 
 NEIGHBOURS = {
     "zero-out": "one client is there or not",
@@ -53,7 +52,8 @@ def quote(
         sampling, loss = Sampling(), Loss(what="updates", mechanism="local", noise=noise)
         neighbours = "a client's update in place of any other"
     else:
-        plan: Plan = method.gather.plan  # type: ignore[attr-defined]
+        assert isinstance(method.gather, NoisySums)
+        plan = method.gather.plan
         sampling = plan.accounted(clients)
         before = getattr(method.group, "planned", None)
         noise = settings.noise or noise_for(

@@ -13,7 +13,7 @@ from covey.settings.registry import Registry
 if TYPE_CHECKING:
     from torch import nn
 
-    from covey.core import Method, Rule
+    from covey.core import Method, Rule, Step
     from covey.data.types import Dataset, Shift
     from covey.fleet.profiles import Device
     from covey.runs.tracking import Tracker
@@ -80,7 +80,7 @@ PROFILES: Registry[Callable[..., Device]] = Registry("device profile", "covey.pr
 TRACKERS: Registry[Callable[..., Tracker]] = Registry("tracker", "covey.trackers")
 
 # What a client may be asked, by the name of the class: the same name travels to real sites.
-STEPS: Registry[type] = Registry("step", "covey.steps")
+STEPS: Registry[type[Step]] = Registry("step", "covey.steps")
 
 # settings -> a rule that combines replies, some of which may be hostile
 RULES: Registry[Callable[..., Rule]] = Registry("robust combine", "covey.rules")

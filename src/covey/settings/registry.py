@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from covey.errors import UserError
 from covey.settings.own_code import (
@@ -77,12 +77,36 @@ CHECKED = {
 }
 
 
-def register(kind: str, name: str = "") -> Callable[[Maker], Maker]:  # noqa: ARG001
+@runtime_checkable
+class ToldOtherwise(Protocol):
+    """Something registered whose settings a site is told in another form, which has no path of this machine."""
+
+    told: Callable[..., dict[str, Any]]
+
+
+def register(
+    kind: str,
+    name: str = "",  # noqa: ARG001
+    *,
+    told: Callable[..., dict[str, Any]] | None = None,
+) -> Callable[[Maker], Maker]:
     """Marks a function or a class as built in, under a name (a step: its own); of methods see `covey.core.declare`.
 
     The line is read and not run: what is registered is known without importing it, so that `covey --help` is quick.
     """
-    return validated_in(CHECKED[kind]) if kind in CHECKED else lambda thing: thing
+
+    def mark(thing: Maker) -> Maker:
+        made = validated_in(CHECKED[kind])(thing) if kind in CHECKED else thing
+        if told is not None:
+            cast(ToldOtherwise, made).told = told
+        return made
+
+    return mark
+
+
+def as_told(maker: object, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of something registered as a site is told them."""
+    return maker.told(**settings) if isinstance(maker, ToldOtherwise) else dict(settings)
 
 
 class Mark(NamedTuple):

@@ -31,8 +31,10 @@ WORKING = 500  # clients of a round at least, where there are so many: noise is 
 
 def hiding_clients(method: Method, prototypes: Prototypes) -> Method:
     """The method with the parts that show nobody."""
-    train = method.local if isinstance(method.local, Train) else method.local.train  # type: ignore[attr-defined]
-    per_round = getattr(method.select, "per_round", 0) or method.select.select.per_round  # type: ignore[attr-defined]
+    train = method.local.train if isinstance(method.local, AroundTraining) else method.local
+    if not isinstance(train, Train):
+        return method
+    per_round = getattr(getattr(method.select, "select", method.select), "per_round", 0)
     send = SendCandidates()
     return replace(
         method,

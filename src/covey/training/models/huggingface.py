@@ -49,7 +49,13 @@ class OfPictures(nn.Module):
         return logits
 
 
-@register("model", "huggingface")
+def _configured(path: str = "", config: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """For sites: the configuration in place of the folder that it is in here."""
+    told = json.loads((Path(path) / "config.json").read_text()) if path else config
+    return {**more, "config": told}
+
+
+@register("model", "huggingface", told=_configured)
 def huggingface(
     outputs: int,
     *,
@@ -81,12 +87,3 @@ def huggingface(
         )
     settings.use_cache = False
     return Batched(network, outputs, each=task == "next-token")
-
-
-def _configured(path: str = "", config: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """For sites: the configuration in place of the folder that it is in here."""
-    told = json.loads((Path(path) / "config.json").read_text()) if path else config
-    return {**more, "config": told}
-
-
-huggingface.as_sent = _configured  # type: ignore[attr-defined]

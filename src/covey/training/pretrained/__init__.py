@@ -14,6 +14,7 @@ from covey.errors import UserError
 from covey.settings.catalogue import ENCODERS
 from covey.settings.choices import OneOrNone
 from covey.settings.own_code import bare_name
+from covey.settings.registry import as_told
 from covey.training.frozen import Frozen
 
 ENCODER = OneOrNone(ENCODERS)
@@ -108,8 +109,7 @@ def encoder_as_sent(setting: Any) -> Any:
     """The setting as a site is told it: names of what it has installed, and no path of this machine."""
     name, own = (setting, {}) if isinstance(setting, str) else (setting["name"], dict(setting))
     own.pop("name", None)
-    change = getattr(ENCODERS.find(name), "as_sent", None)
-    return {"name": bare_name(name), **(own if change is None else change(**own))}
+    return {"name": bare_name(name), **as_told(ENCODERS.find(name), own)}
 
 
 def weights_folder() -> Path:

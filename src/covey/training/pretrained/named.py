@@ -52,7 +52,21 @@ class PooledFeatures(nn.Module):
         return found
 
 
-@register("encoder", "huggingface")
+def _configured(path: str = "", config: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """For sites: the configuration in place of the folder that it is in here."""
+    if path:
+        folder = Path(path)
+        config = json.loads((folder / "config.json").read_text())
+        told = preprocessing(folder)
+        more |= {
+            ours: list(told[theirs])
+            for ours, theirs in (("mean", "image_mean"), ("std", "image_std"))
+            if theirs in told
+        }
+    return {"config": config, **more}
+
+
+@register("encoder", "huggingface", told=_configured)
 def huggingface(
     *,
     path: str = "",
@@ -119,24 +133,11 @@ def preprocessing(folder: Path) -> Mapping[str, Any]:
     return found
 
 
-def _configured(path: str = "", config: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """For sites: the configuration in place of the folder that it is in here."""
-    if path:
-        folder = Path(path)
-        config = json.loads((folder / "config.json").read_text())
-        told = preprocessing(folder)
-        more |= {
-            ours: list(told[theirs])
-            for ours, theirs in (("mean", "image_mean"), ("std", "image_std"))
-            if theirs in told
-        }
-    return {"config": config, **more}
+def _without_file(weights: str = "", **more: Any) -> dict[str, Any]:  # noqa: ARG001
+    return more
 
 
-huggingface.as_sent = _configured  # type: ignore[attr-defined]
-
-
-@register("encoder", "timm")
+@register("encoder", "timm", told=_without_file)
 def timm(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
     """A network of timm by its name, up to its pooled features.
 
@@ -154,7 +155,7 @@ def timm(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
     return Encoder(network=made, side=side, channels=3, mean=mean, std=std)
 
 
-@register("encoder", "torchvision")
+@register("encoder", "torchvision", told=_without_file)
 def torchvision(*, network: str, weights: str = "", side: Side = 224) -> Encoder:
     """A network of torchvision by its name, without its last linear layer.
 
@@ -182,13 +183,6 @@ def load_weights(network: nn.Module, path: str) -> None:
         raise UserError(f"data.encoder.weights is {path!r}, which lacks {missing[0]} of the network")
 
 
-def _without_file(weights: str = "", **more: Any) -> dict[str, Any]:  # noqa: ARG001
-    return more
-
-
-timm.as_sent = torchvision.as_sent = _without_file  # type: ignore[attr-defined]
-
-
 class OnnxNetwork(nn.Module):
     """What onnxruntime makes of a picture: its first output."""
 
@@ -206,7 +200,11 @@ class OnnxNetwork(nn.Module):
         return torch.from_numpy(np.asarray(found, np.float32)).flatten(1)
 
 
-@register("encoder", "onnx")
+def _by_digest(path: str = "", sha256: str = "", **more: Any) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else sha256, **more}
+
+
+@register("encoder", "onnx", told=_by_digest)
 def onnx(
     *, path: str = "", sha256: str = "", side: Side = 224, mean: float = 0.0, std: float = 1.0
 ) -> Encoder:
@@ -233,10 +231,3 @@ def onnx(
     raise UserError(
         f"no ONNX file with SHA-256 {sha256[:12]}... is in {folder}: put it there yourself, it is never sent"
     )
-
-
-def _by_digest(path: str = "", sha256: str = "", **more: Any) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else sha256, **more}
-
-
-onnx.as_sent = _by_digest  # type: ignore[attr-defined]
