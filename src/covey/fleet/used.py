@@ -10,7 +10,8 @@ from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, jobs_of
 from covey.parts.steps.served import ADAPTING, Serving, TakeServed, as_sent
 
-TOGETHER_BYTES = 64_000_000  # of rows that are made before they are taken
+TOGETHER_BYTES = 64_000_000  # of rows that are made before they are taken,
+TOGETHER = 4000  # of at most so many clients: what surrounds a row takes some kilobytes, too
 
 
 class Used(NamedTuple):
@@ -37,7 +38,10 @@ def rows_in_use(
     call = Call(
         step=TakeServed(serving=serving), seed=fleet.seed, round=round, names=(*ADAPTING, "round", round)
     )
-    clients, together = list(made) if make else [], max(1, TOGETHER_BYTES // (4 * fleet.layout.size))
+    clients, together = (
+        list(made) if make else [],
+        min(TOGETHER, max(1, TOGETHER_BYTES // (4 * fleet.layout.size))),
+    )
     for start in range(0, len(clients), together):
         some = clients[start : start + together]
         sizes = {i: sum(fleet.client_data.sizes(i)) for i in some}

@@ -143,9 +143,11 @@ def gathered(
     numbers: dict[bytes, int] = {}
     marks: dict[int, bytes] = {}  # of rows in memory that many clients share
     bank: list[int] = []
-    rows: list[Tensor] | None = []
+    width = state.models.shape[1]
+    most = KEPT_BYTES // max(1, 4 * width)
+    rows: Tensor | None = torch.empty(min(most, len(places)), width)  # a tensor for each would double it
+    count = 0
     in_bank = {digest(row): number for number, row in reversed(list(enumerate(state.models)))}
-    most = KEPT_BYTES // max(1, 4 * state.models.shape[1])
     for client, slot, row in used:
         mark = marks.get(row.data_ptr()) or digest(row)
         if client in tasks and row.data_ptr() == tasks[client].models.data_ptr():
@@ -153,13 +155,14 @@ def gathered(
         if mark not in numbers:
             numbers[mark] = len(numbers)
             bank.append(in_bank.get(mark, NOWHERE))
-            if bank[-1] == NOWHERE and rows is not None:
-                rows.append(row)
-                rows = rows if len(rows) <= most else None
+            if bank[-1] == NOWHERE:
+                rows = rows if rows is not None and count < len(rows) else None
+                if rows is not None:
+                    rows[count] = row
+                    count += 1
         place = places[client]
         slots[place], row_of[place] = slot, numbers[mark]
         share[place] = share_of(tasks[client], serving)
-    width = state.models.shape[1]
     return ServedRows(
         round=state.round,
         clients=state.seen,
@@ -168,6 +171,6 @@ def gathered(
         share=share,
         digests=np.frombuffer(b"".join(numbers), np.uint8).reshape(len(numbers), 32).copy(),
         bank=np.array(bank, np.int32),
-        rows=None if rows is None else torch.stack(rows) if rows else torch.zeros(0, width),
+        rows=None if rows is None else rows[:count],
         facts=facts,
     )

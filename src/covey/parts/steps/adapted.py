@@ -14,6 +14,7 @@ from covey.data.types import Dataset, mark_of
 from covey.parts.steps.train import Train, local_fit
 
 MOST_BYTES = 256_000_000  # of rows that a process remembers, all of one round
+KEY_BYTES = 2500  # of what a row is remembered by, about
 _ROWS: WeakKeyDictionary[Dataset, dict[Hashable, Tensor]] = WeakKeyDictionary()
 _LOCK = Lock()
 
@@ -38,7 +39,7 @@ def trained_before_use(
         with _LOCK:
             if rows and next(iter(rows))[:2] != key[:2]:  # type: ignore[index]
                 rows.clear()  # another round
-            if (len(rows) + 1) * found.nbytes <= MOST_BYTES:
+            if (len(rows) + 1) * (found.nbytes + KEY_BYTES) <= MOST_BYTES:
                 rows[key] = found
     return found
 
