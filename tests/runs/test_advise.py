@@ -147,6 +147,13 @@ def test_a_gain_is_wider_where_known_fleets_differ() -> None:
     assert differ.high - differ.low > same.high - same.low > 0
 
 
+def test_of_tables_gains_are_less_in_doubt() -> None:
+    """Weights 1, 1 and 1, no difference, .3 of a fleet with a deviation of 5 for 10: half as wide."""
+    known, weights = thrice("a", ALIKE, fedavg=80.0, ifca=90.0), np.ones(3)
+    pictures, table = gain(known, weights, "ifca"), gain(known, weights, "ifca", table=True)
+    assert pictures.high - pictures.low == pytest.approx(2 * (table.high - table.low))
+
+
 def test_two_methods_that_known_fleets_do_not_tell_apart_are_both_named() -> None:
     known = [
         fleet("one", ALIKE, fedavg=70.0, cfic=86.0, ifca=84.0, local=60.0),

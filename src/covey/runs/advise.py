@@ -37,10 +37,9 @@ NEAR: Mapping[str, float] = {
 }
 MEASURED = ("label_skew", "feature_shift", "concept_shift", "label_noise")
 ENOUGH = 0.5  # similar fleets, counted by their weights, from which gains are told
-DOUBT = (
-    0.3  # of a fleet is added to what is known, on which gains over FedAvg have a deviation of SPREAD points,
-)
-SPREAD, APART = 10.0, 2.0  # and two other methods are APART
+DOUBT = 0.3  # of a fleet is added to what is known, on which gains over FedAvg have a deviation of SPREAD points
+SPREAD, OF_TABLES = 10.0, 5.0  # (of tables less)
+APART = 2.0  # and two other methods are APART
 WIDTH = 2.0  # deviations to either side of a gain
 WORTH = 0.5  # points: a smaller gain over FedAvg is not worth another method
 LEVEL = 1.0  # points that another method may be better where the advice is called sure
@@ -168,7 +167,7 @@ def conclude(found: Heterogeneity, known: Sequence[KnownFleet], *, table: bool =
         heterogeneity=found,
         method=first,
         other=other,
-        gains={name: gain(known, weights, name) for name in told} if near else {},
+        gains={name: gain(known, weights, name, table=table) for name in told} if near else {},
         similar=[(known[i].fleet, float(weights[i])) for i in order],
     )
 
@@ -204,9 +203,10 @@ def mean_and_deviation(gaps: Array, weights: Array, spread: float) -> tuple[floa
     return mean, math.sqrt((weights @ (gaps - mean) ** 2 + DOUBT * spread**2) / (total + DOUBT))
 
 
-def gain(known: Sequence[KnownFleet], weights: Array, method: str) -> Gain:
+def gain(known: Sequence[KnownFleet], weights: Array, method: str, *, table: bool = False) -> Gain:
     """Expected over FedAvg, with its interval."""
-    mean, deviation = mean_and_deviation(*differences(known, weights, method, REFERENCE), SPREAD)
+    spread = OF_TABLES if table else SPREAD
+    mean, deviation = mean_and_deviation(*differences(known, weights, method, REFERENCE), spread)
     return Gain(mean, mean - WIDTH * deviation, mean + WIDTH * deviation)
 
 

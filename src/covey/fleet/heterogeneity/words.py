@@ -62,7 +62,7 @@ def meaning(name: str, value: float, low: float | None = None, high: float | Non
     bound = HETEROGENEITY_LEVELS[name][0]
     low, high = (value if end is None else end for end in (low, high))
     if math.isnan(value):
-        return "cannot be told: no two clients can be compared"
+        return "cannot be told: too few clients share classes that can be compared"
     if high < bound:
         return little
     if low >= bound:
