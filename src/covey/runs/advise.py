@@ -37,9 +37,9 @@ NEAR: Mapping[str, float] = {
 }
 MEASURED = ("label_skew", "feature_shift", "concept_shift", "label_noise")
 ENOUGH = 0.5  # similar fleets, counted by their weights, from which gains are told
-DOUBT = 0.3  # of a fleet is added to what is known, on which gains over FedAvg have a deviation of SPREAD points
-SPREAD, OF_TABLES = 10.0, 5.0  # (of tables less)
-APART = 2.0  # and two other methods are APART
+# DOUBT of a fleet is added to what is known, on which gains over FedAvg have a deviation of SPREAD points (OF_TABLES
+# less), and two other methods are APART
+DOUBT, SPREAD, OF_TABLES, APART = 0.3, 10.0, 5.0, 2.0
 WIDTH = 2.0  # deviations to either side of a gain
 WORTH = 0.5  # points: a smaller gain over FedAvg is not worth another method
 LEVEL = 1.0  # points that another method may be better where the advice is called sure

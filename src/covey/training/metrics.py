@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from covey.arrays import Array
 from covey.errors import UserError, importing
 from covey.settings.catalogue import METRICS
 
@@ -231,7 +232,7 @@ def auc(outputs: Tensor, target: Tensor) -> float | None:
 @metric(higher_is_better=False)
 def brier(outputs: Tensor, target: Tensor) -> float:
     """Brier score: the mean over samples of sum_c (p_c - [c is the label])^2, from 0 to 2."""
-    return brier_score(outputs, target)
+    return float(brier_scores(outputs, target).mean())
 
 
 @metric(higher_is_better=False, together="geometric")
@@ -276,10 +277,10 @@ def labels(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return truth[truth >= 0], guess[truth >= 0]
 
 
-def brier_score(outputs: Tensor, target: Tensor) -> float:
-    """The number behind `brier`."""
+def brier_scores(outputs: Tensor, target: Tensor) -> Array:
+    """Of each sample, what `brier` is the mean of."""
     truth, chances = probabilities(outputs, target)
-    return float(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1).mean())
+    return np.asarray(((chances - np.eye(chances.shape[1])[truth]) ** 2).sum(axis=1))
 
 
 def probabilities(outputs: Tensor, target: Tensor) -> tuple[np.ndarray, np.ndarray]:

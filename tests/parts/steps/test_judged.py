@@ -11,7 +11,8 @@ import torch
 
 from covey.core.reply_schema import Known
 from covey.parts.steps import Train
-from covey.parts.steps.judged import JudgedTrain, score
+from covey.parts.steps.at_home import bounded, score
+from covey.parts.steps.judged import JudgedTrain
 from covey.testing import small_federation
 from covey.training.objective import Classification
 
@@ -38,6 +39,14 @@ def judged_outputs(outputs: torch.Tensor) -> tuple[float, float]:
 def test_one_sample_of_which_a_model_is_wrongly_sure_costs_two_at_most() -> None:
     """One right for sure, one wrong by 50: Brier scores 0 and 2, where the log losses are 0 and 50."""
     assert judged_outputs(torch.tensor([[50.0, 0.0], [50.0, 0.0]])) == pytest.approx((0.5, 1.0), abs=1e-6)
+
+
+def test_a_label_that_is_ruled_out_costs_no_more_than_even_shares_for_the_others() -> None:
+    """Of four classes: sure of another one costs 1 + 1, bounded at 4 / 3, as (0, 1/3, 1/3, 1/3) costs 1 + 3 / 9."""
+    sure, even = torch.tensor([[0.0, 50.0, 0.0, 0.0]]), torch.tensor([[-50.0, 0.0, 0.0, 0.0]])
+    assert [float(bounded(outputs, torch.tensor([0]))[0]) for outputs in (sure, even)] == pytest.approx(
+        [4 / 3, 4 / 3]
+    )
 
 
 def test_who_is_right_half_of_the_time_is_judged_best_when_it_says_so() -> None:

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from covey.arrays import Array
 from covey.core import Client
 from covey.data.types import View
 from covey.parts.steps.adapted import trained_before_use
 from covey.parts.steps.train import Train
-from covey.training.metrics import brier_score
+from covey.training.metrics import brier_scores
 
 HELD_OUT = "held-out"  # as a task's argument `own`: each client finds its share by itself
 AT_HOME = -1.0  # as such a share is told where only the client knows it
@@ -38,14 +39,21 @@ def share_at_home(client: Client, train: Train, updates: int, row: Tensor) -> fl
 def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
     """The main metric and the loss of a model, means over samples.
 
-    Of classes the loss is the Brier score, which only the true chances make lowest and of which a sample can cost 2 at
-    most: by the log loss a few samples of which a model is wrongly sure decide against what is right for all others,
-    and cut off at the loss of guessing it favours models that are surer than they may be.
+    Of classes the loss is the Brier score, and a sample costs at most what it costs to rule its label out and to know
+    nothing else, C / (C - 1) of C classes (of two that is no bound). By the log loss a few samples of which a model is
+    wrongly sure decide against what is right for all others; without the bound wrong labels speak for a model that is
+    sure of nothing.
     """
     objective = client.bench.objective
     x, y = judging.tensors()
     outputs, target = client.bench.forward(row, x), objective.target(x, y)
     scores = objective.scores(outputs, target)
     of_classes = objective.kernel == "cross-entropy"
-    loss = brier_score(outputs, target) if of_classes else float(scores["loss"].double().mean())
-    return float(scores[objective.main].double().mean()), loss
+    losses = bounded(outputs, target) if of_classes else scores["loss"].double().numpy()
+    return float(scores[objective.main].double().mean()), float(losses.mean())
+
+
+def bounded(outputs: Tensor, target: Tensor) -> Array:
+    """The samples' Brier scores, each at most that of an even share for every class but the true one."""
+    classes = outputs.shape[1]
+    return brier_scores(outputs, target).clip(max=classes / max(1, classes - 1))

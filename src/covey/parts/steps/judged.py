@@ -22,9 +22,9 @@ JUDGEMENTS = Fact("judgements of the clients' own training in every reply", 'set
 class JudgedTrain(AroundTraining):
     """Training as `train` says on nine tenths of the data; the last tenth judges what a client should use.
 
-    The statistics `scores` and `losses` are the main metric and the loss (of classes: the Brier score) on that tenth of
-    w + a (v - w) for each a of `TRIED`, w the model as it was received and v as it was trained. The tenth changes from
-    round to round, so that no sample is lost to training.
+    The statistics `scores` and `losses` are the main metric and the loss (of classes: a bounded Brier score) on that
+    tenth of w + a (v - w) for each a of `TRIED`, w the model as it was received and v as it was trained. The tenth
+    changes from round to round, so that no sample is lost to training.
     """
 
     def privately(self, budget: Budget) -> Train:  # noqa: ARG002
