@@ -62,7 +62,7 @@ def test_another_round_model_or_training_is_another_row(worked: list[int]) -> No
 
 def test_so_many_bytes_are_remembered(worked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = small_fleet()
-    monkeypatch.setattr(adapted, "MOST_BYTES", 3 * fleet.start().nbytes)
+    monkeypatch.setattr(adapted, "MOST_BYTES", 3 * (fleet.start().nbytes + adapted.KEY_BYTES))
     fleet.begin(1)
     measured(fleet, fleet.start())
     assert sum(len(rows) for rows in adapted._ROWS.values()) == 3
