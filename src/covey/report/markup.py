@@ -28,9 +28,16 @@ def tag(name: str, /, *parts: str | None, **attributes: str | None) -> Html:
     return Html(f"<{name}{written}>" if name in VOID else f"<{name}{written}>{markup(*parts)}</{name}>")
 
 
-def cells_table(rows: Sequence[Sequence[str]], caption: str) -> Html:
-    """Rows of texts, the first being the heads."""
+def cells_table(rows: Sequence[Sequence[str]], caption: str, *, stacked: bool = False) -> Html:
+    """Rows of texts, the first being the heads; `stacked`: on a phone a row is a card, and nothing is scrolled."""
     heads = [tag("th", head, scope="col") if head else tag("td") for head in rows[0]]
-    body = [tag("tr", *(tag("td", text) for text in row)) for row in rows[1:]]
-    table = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body))
+    cells = [
+        [tag("td", tag("span", text), data_head=head) for head, text in zip(rows[0], row, strict=True)]
+        if stacked
+        else [tag("td", text) for text in row]
+        for row in rows[1:]
+    ]
+    body = tag("tbody", *(tag("tr", *row) for row in cells))
+    head, attributes = tag("thead", tag("tr", *heads)), {"class_": "wide"} if stacked else {}
+    table = tag("table", tag("caption", caption), head, body, **attributes)
     return tag("div", table, class_="scroll")

@@ -197,7 +197,8 @@ def assumptions_of(private: Mapping[str, Any], *, simulated: bool) -> list[str]:
         found.append("Two thirds of the clients of a sum add their share of the noise honestly.")
     if level in ("local", "example"):
         found.append(
-            "Noise is added at the client: nothing is assumed of the server, nor of colluding clients."
+            "Noise is added at the client: the server asks as the run's file says, to which an approved study and "
+            "a site's own budget hold it; of other clients nothing is assumed."
         )
     found.append("Each run on the same data costs again; these numbers are of this run alone.")
     return found
@@ -256,7 +257,10 @@ def page(statement: Statement) -> str:
         section("Who learns what", losses(statement), tag("p", READ, class_="hint")),
         section("Assumptions", items(statement.assumptions)),
         section("What no number covers", items(statement.uncovered)),
-        section("Retention", cells_table([RETAINED, *map(list, statement.retention)], "What is kept where")),
+        section(
+            "Retention",
+            cells_table([RETAINED, *map(list, statement.retention)], "What is kept where", stacked=True),
+        ),
         section("For a data protection impact assessment", *(tag("p", text) for text in dpia(statement))),
         section("Read and accepted", tag("p", SIGN)),
     )
@@ -306,7 +310,7 @@ def losses(statement: Statement) -> Html:
         ]
         for line in statement.lines
     ]
-    return cells_table([heads, *rows], f"Privacy loss at δ = {statement.delta:g}")
+    return cells_table([heads, *rows], f"Privacy loss at δ = {statement.delta:g}", stacked=True)
 
 
 def persons(rows: int | None) -> str:
@@ -383,11 +387,9 @@ def dpia(statement: Statement) -> list[str]:
         f"an attribute of "
         f"that person (membership, attribute inference, reconstruction). Measured attacks: docs/evidence/privacy.md. "
         f"Bound: {bound}.",
-        "Measures. Clipping and noise as in the table, accounted by dp-accounting and Opacus; a site's "
-        "budget over all runs "
-        "and servers (covey join --budget, --anchor); TLS and keys of each site; an audit trail with a "
-        "hash chain at both "
-        "ends (covey audit); files readable by their owner only.",
+        "Measures. Clipping and noise as in the table, accounted by dp-accounting and Opacus. At real sites also, "
+        "where a site sets one, a budget over all runs and servers (covey join --budget, --anchor); TLS and keys of "
+        "each site; an audit trail with a hash chain at both ends (covey audit); files readable by their owner only.",
         "Residual risk. The guarantee bounds what is learned, it does not make it zero; it rests on the "
         f"assumptions above and holds for {statement.holds_for}. Epsilon above about 10 promises little by itself.",
     ]
