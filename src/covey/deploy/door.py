@@ -29,7 +29,7 @@ from covey.deploy.http_connection import (
 from covey.deploy.mailboxes import ANSWER, FETCH, LOOK, NO_MESSAGE, Given, Mailboxes, node_of, objection_to
 from covey.deploy.superlink import LOOPBACK, Link
 from covey.errors import RunError, UserError
-from covey.memory import give_back_memory
+from covey.training.bench.freed_memory import give_back_memory
 
 FLEET = "/v1/fleet/"  # all that a site may reach; the control and runtime interfaces stay on loopback
 HOP = ("host", "connection", "content-length", "transfer-encoding", "content-encoding", "keep-alive")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.memory import keep_freed_memory
+from covey.training.bench.freed_memory import keep_freed_memory
 from covey.training.bench.base import Batches, Fit, FitCohort, LossFunction, More, Precision, Recipe
 from covey.training.bench.clipping import ClippedSums, Clipping, check_apart
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal

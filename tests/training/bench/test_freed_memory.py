@@ -8,7 +8,7 @@ import pytest
 # In a process of its own, whose memory nobody else uses: pieces of a body, as the port's thread holds them.
 TRY = """
 import threading
-from covey.memory import give_back_memory, keep_freed_memory
+from covey.training.bench.freed_memory import give_back_memory, keep_freed_memory
 
 def megabytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
