@@ -4,7 +4,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 
 from covey.errors import RunError
 
@@ -66,6 +65,8 @@ def installed() -> Iterator[CheckRow]:
 
 def packages_of_extras() -> dict[str, list[str]]:
     """The packages that each extra of the installed covey asks for."""
+    from importlib import metadata
+
     found: dict[str, list[str]] = {}
     for line in metadata.requires("covey") or ():
         requirement, _, marker = line.partition(";")
@@ -79,6 +80,8 @@ def packages_of_extras() -> dict[str, list[str]]:
 
 
 def version_of(package: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from covey.cli.command import RunOptions
@@ -139,6 +138,8 @@ def officers_page(folder: Path | None, table: Path | None, person: str | None, o
 
 def most_rows(table: Path, person: str) -> int:
     """The most rows that one person has."""
+    import numpy as np
+
     from covey.data.table_files import open_table
     from covey.data.table_rows import groups_of, no_gap
 
