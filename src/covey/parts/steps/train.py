@@ -62,8 +62,8 @@ class Train(Step):
         lr_decay: factor on the learning rate in each round.
         lr_floor: share of lr below which it never falls.
         momentum: of SGD.
-        weight_decay: L2 penalty on the weights; samples is 1 / samples of the client, at most 0.005; steps is that times
-            0.1 / lr where lr is above 0.1.
+        weight_decay: L2 penalty on the weights; samples is 1 / samples of the client, at most 0.005; steps is the same,
+            times 0.1 / lr where lr is above 0.1.
         prox: strength that holds the model to the one that was sent (FedProx).
         clip: the longest gradient; none is no limit.
         holdout: share of the local data that is kept for validation.
