@@ -1,4 +1,4 @@
-"""Methods against fleets, from a stored result: who is first, who cannot be told from the first, and the picture of it.
+"""Methods against fleets, from a stored result: who is first or not significantly worse, and the picture of it.
 
 `python -m experiments.scoreboard FOLDER` draws natural/suite (natural.png) and covey/scoreboard (scoreboard.png).
 """

@@ -110,7 +110,7 @@ def test_a_run_in_progress_appears_and_moves_without_loading_anew(opened: Any, l
             seen.page.locator(".card", has_text=f"round {number} of 9").wait_for(timeout=300_000)
         card = seen.page.locator(".card").inner_text()
         assert "60.00%" in card
-        assert "1 devices at work" in card
+        assert "1 devices training" in card
         assert "1 cluster" in card
     finally:
         os.close(place)

@@ -73,7 +73,7 @@ def test_a_table_with_a_client_column_knows_its_clients(tmp_path: Path) -> None:
     assert shared.summary.clients == 4
 
 
-def test_targets_without_classes_are_shared_out_evenly(tmp_path: Path) -> None:
+def test_targets_without_classes_are_split_evenly(tmp_path: Path) -> None:
     x = torch.rand(60, 4)
     data = from_tensors(x, x.sum(1), name="sums")
     covey.run("fedavg", data, rounds=1, clients=5, objective="regression", out=tmp_path / "run", **QUIET)

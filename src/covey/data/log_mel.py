@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from covey.arrays import Singles
 
 FRAMES_A_SECOND = 40
-QUIET = 1e-6  # of full power: what is below cannot be told from silence
+QUIET = 1e-6  # of full power: what is below counts as silence
 
 
 def log_mel(waves: Sequence[NDArray[np.int16]], *, rate: int, bands: int, frames: int) -> Singles:

@@ -19,7 +19,7 @@ NUMBERS_CLIP = 1.0
 class Usual:
     """What a run does with a data set unless it says otherwise; None: what it does with any data set.
 
-    partition: how the samples are shared out. clients: among how many. objective: what is trained for. clip: the
+    partition: how the samples are partitioned. clients: among how many. objective: what is trained for. clip: the
     longest gradient in training.
     """
 
@@ -63,7 +63,7 @@ def usual_for(dataset: Dataset, partition: str | None = None, minimum: int = 1) 
     """What a data set that is there says itself: its clients are those of the grouping that it names.
 
     `partition`: what the run says. `minimum`: only clients with so many training samples count. Targets, which have no
-    classes to share out by, are shared out evenly.
+    classes to partition by, are split evenly.
     """
     if dataset.clients_by:
         sizes = np.bincount(dataset.natural[dataset.clients_by][dataset.train])

@@ -130,7 +130,7 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class CrewExecutor:
-    """A crew at work with one bench; closing it leaves the crew to the other fleets."""
+    """A crew in use, with one bench; closing it leaves the crew to the other fleets."""
 
     crew: Crew
     bench: tuple[int, list[Any]]

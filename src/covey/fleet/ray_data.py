@@ -44,7 +44,7 @@ def shared(data: ClientData, source: Callable[[], Federation] | None) -> SharedD
 
 
 def data_mark(data: Federation) -> str:
-    """Equal for equal data shared out in the same way: all labels, and the first and the last sample."""
+    """Equal for equal data partitioned in the same way: all labels, and the first and the last sample."""
     mark = hashlib.sha256(repr((data.dataset.name, tuple(data.dataset.x.shape))).encode())
     for part in (data.dataset.x[:1], data.dataset.x[-1:], data.dataset.y):
         mark.update(part.contiguous().numpy().tobytes())

@@ -32,7 +32,7 @@ class FirstArrivals:
 
 @part("select", "keep-busy", shows=SHOWS_EACH)
 class KeepBusy:
-    """As many new clients as it takes for `at_once` of them to be at work, uniformly.
+    """As many new clients as it takes for `at_once` of them to be training, uniformly.
 
     Args:
         at_once: how many clients work at the same time.

@@ -32,8 +32,8 @@ def answers(now: Round, step: Step, read: Callable[[Reply], T | None]) -> Ask[T]
 
 def news(now: Round, known: Container[int], ask: Ask[T], ids: Iterable[int] | None = None) -> dict[int, T]:
     """What those of `ids` (everybody who is here) tell who are not known yet."""
-    strangers = [i for i in (now.here if ids is None else ids) if i not in known]
-    return dict(ask(strangers)) if strangers else {}
+    unknown = [i for i in (now.here if ids is None else ids) if i not in known]
+    return dict(ask(unknown)) if unknown else {}
 
 
 def ask_once(now: Round, key: Key[dict[int, T]], ask: Ask[T], ids: Iterable[int] | None = None) -> Heard[T]:

@@ -57,7 +57,7 @@ function drawRound(place, round, names) {
   const n = round.client.length;
   const bar = Math.max(3, Math.min(18, 520 / n));
   const gap = bar > 6 ? 3 : 0.6;
-  const { width, height, root } = canvas(place, n * (bar + gap) + 46, `Clients at work in round ${round.round}`);
+  const { width, height, root } = canvas(place, n * (bar + gap) + 46, `Clients that train in round ${round.round}`);
   const box = { left: 88, right: width - 16, top: 4, bottom: height - 40 };
   const most = Math.max(round.end, ...round.start.map((s, at) => s + round.busy[at]));
   const x = scale(0, most, box.left, box.right);

@@ -484,7 +484,7 @@ def bytes_needed(fleet: Fleet, config: Config) -> int:
 
 
 def federation_of(config: Config, say: Callable[[str], None] | None = None) -> Federation:
-    """The data that the configuration describes, shared out among the clients."""
+    """The data that the configuration describes, partitioned among the clients."""
     data, shift = config["data"], config.tables.get("shift", {})
     given: object = PARTITIONS.find(config["partition"]["name"])
     if isinstance(given, Federation):

@@ -51,7 +51,7 @@ def method_tables(method: str | Method | dict[str, Any]) -> dict[str, Any]:
 def given_data(
     data: AnyData, label: str | None = None, client: str | None = None
 ) -> str | Mapping[str, Any] | Dataset | Federation:
-    """The data of a program: a name or a table with a name, data that are shared out, or else a data set of them."""
+    """The data of a program: a name or a table with a name, data that are partitioned, or else a data set of them."""
     settings = isinstance(data, Mapping) and any(
         isinstance(v, str | int | float | Path) for v in data.values()
     )
@@ -68,7 +68,7 @@ def given_data(
 
 
 def data_tables(data: str | Mapping[str, Any] | Dataset | Federation) -> dict[str, Any]:
-    """The tables for the data: a name (with settings), a data set that is still to be shared out, or one that is."""
+    """The tables for the data: a name (with settings), a data set that is still to be partitioned, or one that is."""
     if isinstance(data, str):
         return {"data": {"name": data}}
     if isinstance(data, Mapping):

@@ -84,7 +84,7 @@ class Top:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection:
-    """Which data, shared out among how many clients.
+    """Which data, partitioned among how many clients.
 
     Args:
         name: of the data set.

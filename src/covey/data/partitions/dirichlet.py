@@ -79,7 +79,7 @@ def dir_client(
 ) -> Parts:
     """Per client, a label mix q ~ Dir(alpha) and a fixed size; labels are drawn from q, redrawn if used up.
 
-    FedDyn's rule. Without `size` all samples are shared out equally, the remainder one each to the first
+    FedDyn's rule. Without `size` all samples are split equally, the remainder one each to the first
     clients; the more of the data is used, the more the scarce labels bend the mixes. A client whose labels
     are all used up draws from what is left.
 

@@ -8,7 +8,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     "label_skew": (
         "label skew",
         "clients hold different labels",
-        "labels are shared out evenly, or nearly so",
+        "labels are spread evenly, or nearly so",
     ),
     "feature_shift": (
         "feature shift",

@@ -1,4 +1,4 @@
-"""Groups that live on: unseen clients go to the nearest centroid, clients that drift migrate, strangers found a group.
+"""Groups that live on: unseen clients go to the nearest centroid, those that drift migrate or found a new group.
 
 All functions take a `Membership` and give a new one. Vectors are the clients' latest; centroids are the means of their
 groups' members, so that they follow whatever the members do.
@@ -116,13 +116,13 @@ def drifted_groups(membership: Membership, latest: Mapping[int, Numbers], min_si
     nearest = far.argmin(axis=1)
     own = far[np.arange(len(moved)), labels[moved]]
     misfit = own > limit
-    stranger = misfit & (far.min(axis=1) > limit)
+    nowhere = misfit & (far.min(axis=1) > limit)
     labels[moved[misfit]] = nearest[misfit]
     parents = list(membership.parents)
-    for band in alike(vectors[moved[stranger]], math.sqrt(2) * limit):
-        members = moved[stranger][band]
+    for band in alike(vectors[moved[nowhere]], math.sqrt(2) * limit):
+        members = moved[nowhere][band]
         if len(members) >= min_size:
-            parents.append(int(np.bincount(nearest[stranger][band]).argmax()))
+            parents.append(int(np.bincount(nearest[nowhere][band]).argmax()))
             labels[members] = len(parents) - 1
     return replace(membership, vectors=vectors, labels=labels, parents=tuple(parents))
 

@@ -60,7 +60,7 @@ def grouped_by_reports(
     distances: Callable[[Reports, Reports], Array],
     found: Callable[[Array], Labels],
 ) -> dict[int, int]:
-    """Asks strangers for their report; `found` groups the first by their distances, later ones join the nearest group.
+    """Asks new clients for their report; `found` groups the first by distance, later ones join the nearest group.
 
     The nearest is the group with the lowest mean distance to its members.
     """

@@ -219,7 +219,7 @@ function fillCard(card, row, detail) {
     html("p", {}, html("span", { class: "big" }, metric(state.metric, value(row, state.metric)) || "–"), ` ${state.about[state.metric] ? state.about[state.metric].title : ""}`),
     spark(curve), bar,
     html("p", {}, `round ${count(row.round)} of ${count(row.rounds)}${isNumber(row.left) ? `, ${seconds(row.left)} left` : ""}`),
-    html("p", {}, `${working ? `${count(working)} devices at work · ` : ""}${seconds(row.seconds)} simulated · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
+    html("p", {}, `${working ? `${count(working)} devices training · ` : ""}${seconds(row.seconds)} simulated · ${bytes(row.bytes)} · ${count(row.messages)} messages`),
     ...(groups.length ? [html("p", {}, `${groups.length} cluster${groups.length > 1 ? "s" : ""}: ${groups.slice(0, 8).map(([, size]) => size).join(", ")}${groups.length > 8 ? ", ..." : ""} clients`), cluster] : []),
     ...(row.waits && row.waits.length ? [html("p", {}, `waits for ${row.waits.slice(0, 6).join(", ")}`)] : []));
 }

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from covey.training.bench.freed_memory import keep_freed_memory
 from covey.training.bench.base import Batches, Fit, FitCohort, LossFunction, More, Precision, Recipe
 from covey.training.bench.clipping import ClippedSums, Clipping, check_apart
 from covey.training.bench.cohort import Gradients, Stacking, fit_cohort, refusal
+from covey.training.bench.freed_memory import keep_freed_memory
 from covey.training.bench.optimisers import rule_for
 from covey.training.frozen import copy_sharing, frozen_norms, is_frozen_buffer
 from covey.training.objective import Objective, mixes_samples
