@@ -193,6 +193,19 @@ def test_a_table_that_is_too_long_counts_as_one() -> None:
     np.testing.assert_allclose(told[0], 2 * table((0.6, 0.8, 0)), atol=1e-6)
 
 
+def test_of_a_try_that_was_lost_everybody_pays_who_may_have_been_in_it() -> None:
+    """Client 2 was there when the server was killed, and is away when it begins anew."""
+    from covey.core.ledger import Ledger
+    from covey.privacy.candidates import SketchSums
+
+    reply, ledger = SimpleNamespace(slot=0, stats={"table": table((3, 4, 0))}), Ledger(tries=2)
+    fleet = SimpleNamespace(ask=lambda *_: [reply], simulated=True, ledger=ledger, members=lambda: [0, 1, 2])
+    now: Any = SimpleNamespace(fleet=fleet, here=[0, 1], seen=[], memory={}, number=1)
+    now.stream = lambda *_: np.random.default_rng(0)
+    SketchSums(now=now, noise=1.0)(None)
+    assert {client: sum(told.values()) for client, told in ledger.told.items()} == {0: 2, 1: 2, 2: 2}
+
+
 def test_counts_of_choices_are_added_up_and_nothing_is_divided_by_chance() -> None:
     """100 are expected; 30 chose model 0 in each of two rounds, nobody model 1: its count is at least two errors."""
     sums = ChoiceSums(plan=None)  # type: ignore[arg-type]
