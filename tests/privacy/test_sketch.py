@@ -90,6 +90,14 @@ def test_covey_hides_samples_as_it_is() -> None:
         assert kind == "local" or shown == NOTHING or shown.in_updates, kind
 
 
+@pytest.mark.parametrize(("epsilon", "corrects"), [(1.0, False), (3.9, False), (4.0, True)])
+def test_under_little_epsilon_no_correction_adds_up_the_noise(epsilon: float, corrects: bool) -> None:
+    settings = Private(level="example", epsilon=epsilon)
+    for method, kept in (("covey", corrects), ("fedadam", True)):
+        private = made_private(resolve({"method": method}).method, settings, clients=20, rounds=10)
+        assert (private.update is not None) == kept, method
+
+
 def test_a_sample_that_a_servers_scale_makes_endless_counts_without_a_direction() -> None:
     """Else a class with it would be NaN, which no noise hides: a server could ask for any one value of a sample."""
     x = torch.tensor([[1.0, 0.0], [torch.inf, 0.0], [torch.nan, 1.0]])

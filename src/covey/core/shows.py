@@ -63,10 +63,10 @@ def hiding_clients(method: Any, noise: float, secure: Any = None) -> Any:
     return method if change is None else change(method, noise, secure)
 
 
-def hiding_samples(method: Any) -> Any:
+def hiding_samples(method: Any, epsilon: float) -> Any:
     """The method as it is where every gradient has noise, as the `hiding_samples` of its group says; or itself."""
     change = getattr(method.group, "hiding_samples", None)
-    return method if change is None else change(method)
+    return method if change is None else change(method, epsilon)
 
 
 def shows_of(part: object) -> Shows | None:

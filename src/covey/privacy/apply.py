@@ -41,7 +41,7 @@ DESCRIBED_SHARE = (
 def made_private(method: Method, settings: Private, *, clients: int, rounds: int) -> Method:
     """The method, of which clients' updates, losses and sizes are protected as the settings say; or one sentence."""
     if settings.level == "example" and settings.epsilon is not None:
-        method, settings = with_private_parts(hiding_samples(method), settings)
+        method, settings = with_private_parts(hiding_samples(method, settings.epsilon), settings)
     secure = SecureSums(settings=settings) if settings.secure else None
     if settings.level == "client" and (noise := one_sum(settings, rounds)):
         method = hiding_clients(method, noise, secure)

@@ -29,6 +29,7 @@ from covey.parts.portraits.clusters import (
 )
 from covey.parts.portraits.portrait import DescribeClasses, Portrait
 from covey.parts.selection.plain import drawn_clients
+from covey.parts.update.clusters import AdaptiveCorrection
 from covey.privacy.sketch import SketchClasses
 from covey.settings import Count, Natural, validated
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from covey.privacy.secure import SecureSums
 
 NOBODY = 10**6  # clients in each cluster: everybody is one
+CORRECTED = 4.0  # epsilon of samples from which on a correction is worth the noise that it adds up
 
 ToldPortraits = dict[str, Any]  # counts, bits and the shape of what they tell, as they came
 
@@ -69,11 +71,13 @@ class ByPortrait:
             return self
         return replace(self, describe=SketchClasses(epsilon=budget.epsilon, delta=budget.delta), every=0)
 
-    def hiding_samples(self, method: Method) -> Method:
-        """Training at the rate that was set: a doubled one doubles the noise of every step, too."""
+    def hiding_samples(self, method: Method, epsilon: float) -> Method:
+        """Training at the rate that was set, a doubled one doubles the noise of every step, too; under little epsilon
+        without correction: directions are noise then, which momentum adds up."""
         from covey.methods.covey import as_set
 
-        return replace(method, local=as_set(method.local))
+        noise_alone = epsilon < CORRECTED and isinstance(method.update, AdaptiveCorrection)
+        return replace(method, local=as_set(method.local), update=None if noise_alone else method.update)
 
     def hiding_clients(self, method: Method, noise: float, secure: SecureSums | None) -> Method:
         """Prototypes of which clients choose at home, in place of portraits."""
