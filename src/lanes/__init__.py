@@ -3,7 +3,7 @@
 from lanes.compiled.isa import LanesError, host
 from lanes.compiled.library import ensure_built, object_files
 from lanes.plan import Objective, Optimiser, Plan, Refusal, plan
-from lanes.trainer import Batches, Trainer
+from lanes.trainer import Batches, Trainer, Work
 
 __all__ = [
     "Batches",
@@ -13,6 +13,7 @@ __all__ = [
     "Plan",
     "Refusal",
     "Trainer",
+    "Work",
     "ensure_built",
     "host",
     "object_files",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +16,7 @@ from lanes.program import Each, Mode, write
 from lanes.samples import no_lengths
 from lanes.stages import stages
 from lanes.timing import Timing, stage_key, step_seconds, timing_of
-from lanes.trainer import Trainer
+from lanes.trainer import Meanwhile, Trainer
 from lanes.winograd import form_of_stage
 from lanes.workspace import Program
 
@@ -54,8 +55,8 @@ class Plan:
         ensure_built(self.isa, progress, self.parts)
         load(self.isa, self.parts)
 
-    def trainer(self) -> Trainer:
-        return Trainer(self)
+    def trainer(self, meanwhile: Meanwhile = nullcontext) -> Trainer:
+        return Trainer(self, meanwhile)
 
     @functools.cached_property
     def parts(self) -> frozenset[str]:

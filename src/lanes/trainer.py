@@ -1,6 +1,7 @@
 """Trains and runs one model in one thread: work buffers, and calls of the compiled machine."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
@@ -15,6 +16,7 @@ from lanes.workspace import Program
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Meanwhile = Callable[[], AbstractContextManager[None]]
 FORWARD_BLOCKS = 4  # blocks of samples run forward at a time
 
 
@@ -52,19 +54,34 @@ class _Space(NamedTuple):
     program: Program
     floats: Floats
     marks: NDArray[np.uint8]
-    places: tuple[int, ...]  # the machine's first arguments, from the result on to the scratch
+    places: tuple[int, ...]  # the machine's first arguments, from the program on to the scratch
+
+
+class Work(NamedTuple):
+    """Training that is laid out, to be done once; what it writes to is filled then."""
+
+    mode: Mode
+    samples: int  # of its largest batch
+    each: Each
+    places: tuple[int, ...]  # the machine's other arguments
+    used: tuple[Any, ...]  # what these point to
+    losses: NDArray[np.float64]  # each batch's mean loss before its step
 
 
 class Trainer:
-    """One for each thread; what it returns does not depend on what it did before."""
+    """One for each thread; what it returns does not depend on what it did before.
 
-    def __init__(self, plan: Any) -> None:
+    meanwhile: what is entered while compiled code runs, which needs no Python.
+    """
+
+    def __init__(self, plan: Any, meanwhile: Meanwhile = nullcontext) -> None:
+        self._meanwhile = meanwhile
         self._plan = plan
         self._isa: Isa = plan.isa
         self._graph: Graph = plan.graph
         self._run = load(self._isa, plan.parts)
         self._spaces: dict[tuple[Mode, Each], _Space] = {}
-        self._answer = np.zeros(2, np.int64)  # a call's result, and its exception
+        self._result = np.zeros(2, np.int64)  # a call's result, and its exception
         self._scratch = np.zeros(self._isa.lanes, np.int64)
         self._nothing = np.zeros(1, np.int64)  # stands for whatever a call does not need
         self._nowhere = self._nothing.ctypes.data
@@ -83,7 +100,9 @@ class Trainer:
         is the largest norm of that gradient. `velocity` is SGD's momentum, read and left for a next call. `weights`,
         one for each sample of x, are factors of its gradient; the losses that are returned are without them.
         """
-        return self.ready(row, x, y, batches, **settings)()
+        work = self.ready(row, x, y, batches, **settings)
+        self.do([work])
+        return work.losses
 
     def ready(
         self,
@@ -101,8 +120,8 @@ class Trainer:
         clip: float | None = None,
         dropout_seed: int = 0,
         weights: Floats | None = None,
-    ) -> Callable[[], NDArray[np.float64]]:
-        """The same with everything looked at and laid out, to be done when it is called; not twice."""
+    ) -> Work:
+        """The same with everything looked at and laid out, for `do`."""
         plan, size = self._plan, self._graph.parameters
         order, offsets = batches_of(batches)
         largest = self._check(row, x, order, offsets)
@@ -116,7 +135,7 @@ class Trainer:
                 _expect(array, name, np.float32)
         if weights is not None and len(weights) != len(x):
             raise ValueError(f"{len(x)} samples but {len(weights)} weights")
-        work = self._call(
+        return self._work(
             plan.objective,
             largest,
             each="alike" if weights is None else "weighted",
@@ -143,11 +162,19 @@ class Trainer:
             ),
         )
 
-        def done() -> NDArray[np.float64]:
-            work()
-            return losses
-
-        return done
+    def do(self, works: Sequence[Work]) -> None:
+        """One after the other, in a single call: the interpreter is needed before and after it only."""
+        for work in works:
+            self._space(work.mode, work.samples, work.each)  # large enough for all before any has its places
+        calls = np.array(
+            [(*self._space(work.mode, work.samples, work.each).places, *work.places) for work in works],
+            np.int64,
+        )
+        result = self._result.ctypes.data
+        with self._meanwhile():
+            status = self._run(result, result + 8, calls.ctypes.data, len(calls))
+        if status:
+            raise RuntimeError(f"the lanes kernels stopped with status {status}")
 
     def lengths(self, row: Floats, x: Floats, y: Ints | Floats, dropout_seed: int = 0) -> Floats:
         """||gradient of the loss of sample i|| for each sample; with dropout, as the first step of `fit` has it."""
@@ -157,7 +184,7 @@ class Trainer:
         largest = self._check(row, x, *batches)
         labels, targets = self._answers(y, len(x))
         found = np.zeros(len(x), np.float32)
-        self._call(
+        work = self._work(
             self._plan.objective,
             largest,
             each="lengths",
@@ -171,7 +198,8 @@ class Trainer:
             offsets=batches.offsets,
             losses=np.zeros(1),
             flags=(dropout_seed & (2**63 - 1), self._graph.parameters, 0, 0, 0),
-        )()
+        )
+        self.do([work])
         return found
 
     def forward(self, row: Floats, x: Floats) -> Floats:
@@ -181,7 +209,7 @@ class Trainer:
         order = np.arange(len(x), dtype=np.int64)
         self._check(row, x, order, offsets)
         out = np.zeros((len(x), self._graph.output.features), np.float32)
-        self._call(
+        work = self._work(
             "forward",
             size,
             row=row,
@@ -192,7 +220,8 @@ class Trainer:
             offsets=offsets,
             losses=np.zeros(len(offsets) - 1),
             flags=(0, 0, 0, 0, 0),
-        )()
+        )
+        self.do([work])
         return out
 
     def _space(self, mode: Mode, samples: int, each: Each) -> _Space:
@@ -205,17 +234,16 @@ class Trainer:
             first = (-raw.ctypes.data % 64) // 4
             aligned = raw[first : first + program.floats]
             marks = np.zeros(program.marks, np.uint8)
-            result = self._answer.ctypes.data
             code, phases, tables, floats, bytes_, scratch = (
                 array.ctypes.data
                 for array in (program.code, program.phases, program.tables, aligned, marks, self._scratch)
             )
-            places = (result, result + 8, code, phases, len(program.phases), tables, floats, bytes_, scratch)
+            places = (code, phases, len(program.phases), tables, floats, bytes_, scratch)
             space = _Space(program, aligned, marks, places)
             self._spaces[mode, each] = space
         return space
 
-    def _call(
+    def _work(
         self,
         mode: Mode,
         samples: int,
@@ -236,7 +264,7 @@ class Trainer:
         targets: Floats | None = None,
         out: Floats | None = None,
         each: Each = "alike",
-    ) -> Callable[[], None]:
+    ) -> Work:
         used = (
             row,
             start,
@@ -254,13 +282,7 @@ class Trainer:
             losses,
         )
         *places, told = [self._nowhere if array is None else array.ctypes.data for array in used]
-        last = (len(losses), told, *flags)
-
-        def work(_alive: object = used) -> None:
-            if status := self._run(*self._space(mode, samples, each).places, *places, *last):
-                raise RuntimeError(f"the lanes kernels stopped with status {status}")
-
-        return work
+        return Work(mode, samples, each, (*places, len(losses), told, *flags), used, losses)
 
     def _check(self, row: Floats, x: Floats, order: Ints, offsets: Ints) -> int:
         """The size of the largest batch. The compiled code trusts its arguments; here is where they are looked at."""

@@ -98,3 +98,20 @@ def test_the_gradient_of_a_short_batch_is_the_sum_of_its_samples_gradients() -> 
     single = np.stack([gradient(np.array([i])) for i in range(24)]).astype(np.float64)
     for count in (2, 3, 4, 5, 8, 9, 16, 20, 24):
         np.testing.assert_allclose(gradient(np.arange(count)), single[:count].mean(axis=0), atol=1e-6)
+
+
+def test_several_works_in_one_call_have_the_bits_of_each_alone() -> None:
+    """Small ones first: the work buffers grow before any of them has its places."""
+    model = build("lenet5", input_shape=SHAPE, outputs=10)
+    plan, row = plan_of(model), row_of(model)
+    numbers = sorted(range(6), key=lambda number: len(client(number)[2][0]))
+    alone, together = plan.trainer(), plan.trainer()
+    rows = [row.copy() for _ in numbers]
+    works = [
+        together.ready(mine, *client(number), lr=0.05) for mine, number in zip(rows, numbers, strict=True)
+    ]
+    together.do(works)
+    for mine, work, number in zip(rows, works, numbers, strict=True):
+        expected = row.copy()
+        np.testing.assert_array_equal(alone.fit(expected, *client(number), lr=0.05), work.losses)
+        np.testing.assert_array_equal(mine, expected)

@@ -29,9 +29,11 @@ from covey.fleet.work import BUNDLE_SAMPLES, Call, Job, Outcome, client_of, do, 
 from covey.parts.mix.combine import one_by_one
 from covey.training.bench import Bench
 from covey.training.bench.base import one_thread
+from covey.training.bench.turns import in_turn
 
 MakeBench = Callable[[], Bench]
-PHASED = 16  # clients that a thread trains phase by phase
+PHASED = 16  # clients that a thread trains phase by phase, or does in one turn
+BRIEF = 1 << 17  # numbers in a job's samples up to which threads take turns at Python
 COHORT = 256  # clients whose data are put together at a time; how many are stacked is up to memory
 
 
@@ -121,8 +123,10 @@ class Threads:
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
         """Every thread takes jobs until none is left, the longest first; this one sleeps until all is done."""
         waiting = deque(sorted(jobs, key=lambda job: -job.weight))
+        samples = sum(job.weight for job in jobs) / max(1, len(jobs))
+        brief = samples * self.client_data.data.dataset.x[:1].numel() <= BRIEF
         with one_thread():
-            shifts = [self.pool.submit(self._work, call, waiting) for _ in range(self.workers)]
+            shifts = [self.pool.submit(self._work, call, waiting, brief) for _ in range(self.workers)]
             try:
                 return [outcome for shift in shifts for outcome in shift.result()]
             finally:
@@ -135,16 +139,18 @@ class Threads:
             for done in [self.pool.submit(one_by_one, work, part) for part in parts]:
                 done.result()
 
-    def _work(self, call: Call, waiting: deque[Job]) -> list[Outcome]:
+    def _work(self, call: Call, waiting: deque[Job], brief: bool) -> list[Outcome]:
         bench = self.benches.get()
         done: list[Outcome] = []
         in_phases = self.in_phases and type(call.step).cohort is not Step.cohort
         try:
-            while jobs := self._taken(waiting, PHASED if in_phases else 1):
-                found = do_in_phases(call, jobs, self.client_data, bench) if len(jobs) > 1 else None
-                in_phases = in_phases and (found is not None or len(jobs) == 1)
-                if found is None:
-                    found = [one for job in jobs for one in do(call, job, self.client_data, bench)]
+            while jobs := self._taken(waiting, PHASED if in_phases or brief else 1):
+                with in_turn() if brief else contextlib.nullcontext():
+                    together = in_phases and len(jobs) > 1
+                    found = do_in_phases(call, jobs, self.client_data, bench) if together else None
+                    in_phases = in_phases and (found is not None or len(jobs) == 1)
+                    if found is None:
+                        found = [one for job in jobs for one in do(call, job, self.client_data, bench)]
                 done += found
         finally:
             self.benches.put(bench)

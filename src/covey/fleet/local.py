@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from covey.fleet.ray import Crew
 
 
+WIDE = 1 << 18  # numbers of a row from which on several threads check and average replies sooner than one
+
+
 class LocalFleet(WithBooks):
     """Simulated clients: index views into one data set, one model per worker.
 
@@ -296,7 +299,8 @@ class LocalFleet(WithBooks):
             elif mode == "threads":
                 exact = self.info["trainer"] == "lanes"
                 self._executor = Threads(self.client_data, make, workers, in_phases=exact)
-                self.books.each = self._executor.each
+                if self.layout.size > WIDE:
+                    self.books.each = self._executor.each
             elif mode == "ray":
                 self._executor = self._ray_executor()
             else:

@@ -6,6 +6,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from lanes.compiled.emit import I64
 from lanes.compiled.native import doubles, f32, floats, int64, ints, marks
 from lanes.compiled.operations import PARTS
 from lanes.compiled.state import Machine
@@ -25,6 +26,27 @@ RUN: Any = (
     *(floats, ints, floats, floats, ints, ints, int64, doubles),
     *(int64, int64, int64, int64, int64),
 )
+ARGUMENTS = len(RUN)
+CALLS: Any = (ints, int64)
+
+
+def _arguments(_context: Any, _row: Any) -> Any:
+    """The arguments of `run` from as many numbers at `row`."""
+    all_of: Any = types.Tuple
+    result = all_of(RUN)
+
+    def generate(context: Any, b: Any, _signature: Any, values: Any) -> Any:
+        numbers = [b.load(b.gep(values[0], [I64(i)])) for i in range(ARGUMENTS)]
+        found = [
+            b.inttoptr(number, context.get_value_type(kind)) if isinstance(kind, types.CPointer) else number
+            for kind, number in zip(RUN, numbers, strict=True)
+        ]
+        return context.make_tuple(b, result, found)
+
+    return result(ints), generate
+
+
+arguments: Any = intrinsic(_arguments)
 
 
 def _entry(name: str) -> Any:

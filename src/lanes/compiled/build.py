@@ -41,15 +41,15 @@ def vector_part(part: str, machine: Any) -> Any:
 def machine_part(part: str) -> Any:
     """All the rest, translated by Numba; it exports one function."""
     from lanes.compiled import parts
-    from lanes.compiled.apart import ENTRIES, PART, RUN
-    from lanes.compiled.machine import run
+    from lanes.compiled.apart import CALLS, ENTRIES, PART
+    from lanes.compiled.machine import each
     from lanes.compiled.vector import SIGNATURES
 
     nowhere = ctypes.create_string_buffer(8)
     for symbol in (*SIGNATURES, *ENTRIES.values()):  # Numba links at once, although nobody calls it here
         llvm.add_symbol(symbol, ctypes.addressof(nowhere))
-    function: Any = run if part == "machine" else getattr(parts, part)
-    function.compile(RUN if part == "machine" else PART)
+    function: Any = each if part == "machine" else getattr(parts, part)
+    function.compile(CALLS if part == "machine" else PART)
     (compiled,) = function.overloads.values()
     name = compiled.fndesc.llvm_func_name
     module = llvm.parse_assembly(str(compiled.library._final_module).replace(name, ENTRIES[part]))

@@ -146,14 +146,8 @@ def load(isa: Isa, parts: frozenset[str] = EVERY) -> Any:
     compiler = llvm.create_lljit_compiler(target, use_jit_link=True)
     library = builder.link(compiler, "lanes")
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    # Numba's calling convention: where the result goes, where an exception goes, the arguments of `run`.
-    arguments = (
-        *(pointer, pointer),
-        *(pointer, pointer, integer, pointer, pointer, pointer, pointer),
-        *(pointer, pointer, pointer, pointer, pointer, pointer, pointer),
-        *(pointer, pointer, pointer, pointer, pointer, pointer, integer, pointer),
-        *(integer, integer, integer, integer, integer),
-    )
+    # Numba's calling convention: where the result goes, where an exception goes, the arguments of `each`.
+    arguments = (pointer, pointer, pointer, integer)
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *arguments)(library[ENTRY])
     function.keep_alive = (library, compiler)  # type: ignore[attr-defined]
     return function

@@ -164,3 +164,11 @@ def run(
                     loss += execute(s, c[0], at(c, 1), int64(0), blocks)
         losses[k] = loss
     return 0
+
+
+@jit
+def each(calls: Any, count: int) -> int:
+    """So many calls of `run`, whose arguments lie one after the other as numbers of 64 bits."""
+    for k in range(count):
+        run(*apart.arguments(at(calls, k * apart.ARGUMENTS)))
+    return 0

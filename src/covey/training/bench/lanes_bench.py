@@ -14,9 +14,10 @@ from covey.training.bench.base import Batches, Fit, FitCohort, More, Recipe
 from covey.training.bench.clipping import Clipping
 from covey.training.bench.cohort import Data, refusal
 from covey.training.bench.torch_bench import TorchBench
+from covey.training.bench.turns import aside
 from covey.training.objective import Objective
 from covey.training.rows import Layout
-from lanes import LanesError, Plan, Trainer, ensure_built, host, object_files, plan
+from lanes import LanesError, Plan, Trainer, Work, ensure_built, host, object_files, plan
 from lanes import Refusal as Refusal  # for `choose`
 
 Say = Callable[[str], None]
@@ -78,7 +79,7 @@ class LanesBench:
     def trainer(self, optimiser: str) -> Trainer:
         """The trainer for an optimiser, made when it is first asked for."""
         if optimiser not in self.trainers:
-            self.trainers[optimiser] = self.plans[optimiser].trainer()
+            self.trainers[optimiser] = self.plans[optimiser].trainer(aside)
         return self.trainers[optimiser]
 
     def fit(
@@ -87,12 +88,14 @@ class LanesBench:
         """Trains from `row` on the batches in their order; PyTorch does so for any other optimiser than these two."""
         if recipe.optimiser not in tuple(self.plans) or not recipe.plain:
             return self.on_torch().fit(row, x, y, batches, recipe, **more)
-        return self._ready(row, x, y, batches, recipe, **more)()
+        fit, work = self._ready(row, x, y, batches, recipe, **more)
+        self.trainer(recipe.optimiser).do([work])
+        return fit
 
     def _ready(
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, **more: Unpack[More]
-    ) -> Callable[[], Fit]:
-        """The same, to be done when it is called."""
+    ) -> tuple[Fit, Work]:
+        """The same, to be filled when the work is done."""
         linear, velocity = more.get("linear"), more.get("velocity")
         trained = row.numpy().copy()
         keeps = recipe.optimiser == "sgd" and recipe.momentum > 0
@@ -114,7 +117,7 @@ class LanesBench:
             dropout_seed=more["seed"],
         )
         kept = torch.from_numpy(speed) if speed is not None else None
-        return lambda: Fit(row=torch.from_numpy(trained), losses=work(), velocity=kept)
+        return Fit(row=torch.from_numpy(trained), losses=work.losses, velocity=kept), work
 
     def fit_clipped(
         self, row: Tensor, x: Tensor, y: Tensor, batches: Batches, recipe: Recipe, clipping: Clipping
@@ -168,8 +171,11 @@ class LanesBench:
         self, recipe: Recipe, rows: Sequence[Tensor], data: Data, batches: Sequence[Batches]
     ) -> list[Fit]:
         every = zip(rows, data, batches, strict=True)
-        ready = [self._ready(row, x, y, own, recipe, seed=0) for row, (x, y), own in every]
-        return [work() for work in ready]
+        fits, works = zip(
+            *[self._ready(row, x, y, own, recipe, seed=0) for row, (x, y), own in every], strict=True
+        )
+        self.trainer(recipe.optimiser).do(works)
+        return list(fits)
 
     def forward(self, row: Tensor, x: Tensor) -> Tensor:
         """The outputs for all of `x`, in evaluation mode."""
