@@ -197,8 +197,8 @@ def assumptions_of(private: Mapping[str, Any], *, simulated: bool) -> list[str]:
         found.append("Two thirds of the clients of a sum add their share of the noise honestly.")
     if level in ("local", "example"):
         found.append(
-            "Noise is added at the client: the server asks as the run's file says, to which an approved study and "
-            "a site's own budget hold it; of other clients nothing is assumed."
+            "Noise is added at the client: the server asks as the run's file says, to which a site's own budget "
+            "holds it; of other clients nothing is assumed."
         )
     found.append("Each run on the same data costs again; these numbers are of this run alone.")
     return found
