@@ -11,6 +11,7 @@ import torch
 from covey.core.round import Task, empty_state, open_round
 from covey.data import Dataset, Samples
 from covey.errors import UserError
+from covey.fleet.work import client_of
 from covey.parts.portraits import portrait, views
 from covey.parts.portraits.portrait import (
     RANGE,
@@ -23,7 +24,7 @@ from covey.parts.portraits.portrait import (
     portraits_of,
     standardised,
 )
-from covey.parts.portraits.views import views_of
+from covey.parts.portraits.views import seen_together, views_of, views_of_each
 from covey.parts.steps.privacy import Privacy
 from covey.testing import small_federation, small_fleet
 
@@ -247,3 +248,33 @@ def test_a_portrait_under_noise_needs_classes_and_tells_no_size():
     client = SimpleNamespace(train=Samples(data, np.arange(4)))
     with pytest.raises(UserError, match="a portrait under noise needs classes"):
         private(client, Task())
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 16, 16), (3, 32, 32), (1, 12, 8), (3, 64, 32)])
+def test_pictures_of_several_clients_are_looked_at_with_the_bits_of_each_alone(shape):
+    rng = torch.Generator().manual_seed(0)
+    samples = [torch.randn(int(n), *shape, generator=rng) for n in (4, 1, 7, 3, 16, 2)]
+    assert seen_together(shape, 33)
+    for part, together in zip(samples, views_of_each(samples), strict=True):
+        for own, view in zip(views_of(part), together, strict=True):
+            np.testing.assert_array_equal(view.values, own.values)
+            assert view.times == own.times
+
+
+@pytest.mark.parametrize(("shape", "count"), [((1, 28, 28), 9), ((1, 9, 9), 9), ((16,), 9), ((1, 8, 8), 129)])
+def test_others_are_looked_at_alone(shape, count):
+    assert not seen_together(shape, count)
+
+
+def test_clients_described_together_tell_what_each_tells_alone(monkeypatch: pytest.MonkeyPatch):
+    fleet = small_fleet(every=12)
+    fleet.begin(1)
+    call, bench = fleet.books.call(DescribeClasses()), fleet.executor.bench
+    clients = [client_of(call, i, {}, fleet.client_data, bench) for i in range(8)]
+    alone = [DescribeClasses()(client, Task()) for client in clients]
+    monkeypatch.setattr(portrait, "_ANSWERS", WeakKeyDictionary())
+    for _ in ("new", "remembered"):
+        for own, told in zip(alone, DescribeClasses().cohort(clients, [Task()] * 8), strict=True):
+            assert (own.id, own.size) == (told.id, told.size)
+            np.testing.assert_array_equal(own.stats["counts"], told.stats["counts"])
+            np.testing.assert_array_equal(own.stats["bits"], told.stats["bits"])

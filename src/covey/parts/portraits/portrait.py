@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -30,7 +30,7 @@ from covey.core import Client, Known, Reply, Stat, Step, Task, step
 from covey.data.types import Dataset, Indices, mark_of
 from covey.data.types import View as Data
 from covey.errors import UserError
-from covey.parts.portraits.views import BITS, views_of
+from covey.parts.portraits.views import BITS, PortraitView, seen_together, views_of, views_of_each
 from covey.parts.steps.embedding import (
     BitNoise,
     Bits,
@@ -49,8 +49,9 @@ from covey.settings import BelowHalf
 from covey.training.models.encoders import as_numbers
 
 REMEMBERED = 4096  # answers of simulated clients, some 15 kB each
-_ANSWERS: WeakKeyDictionary[Dataset, dict[tuple[Any, ...], Answer]] = WeakKeyDictionary()
+_ANSWERS: WeakKeyDictionary[Dataset, dict[Hashable, Answer]] = WeakKeyDictionary()
 _ADDING = Lock()
+Views = tuple[PortraitView, ...]
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
 LEAST = 2.0  # samples that a class needs at a client to be compared: one in each half
 ENOUGH = 8.0  # from here on more samples make the bits no more certain
@@ -73,13 +74,26 @@ class DescribeClasses(Step):
     told: ClassVar[tuple[str, ...]] = ("counts", "bits", "views")
 
     def __call__(self, client: Client, task: Task) -> Reply:  # noqa: ARG002
+        return self.told_by(client)
+
+    def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:  # noqa: ARG002
+        """The same for many clients, whose few small pictures are looked at together."""
+        shape = tuple(clients[0].train.dataset.x.shape[1:])
+        together = seen_together(shape, sum(len(client.train) for client in clients))
+        if not together or not all(self.repeatable(client) for client in clients):
+            return None
+        views = self.looked_at(clients)
+        return [self.told_by(client, views.get(client.id)) for client in clients]
+
+    def told_by(self, client: Client, views: Views | None = None) -> Reply:
+        """A client's portrait; of its samples' views, where these are known."""
         classes = classes_of(len(client.train.dataset.classes))
         if self.counted and not client.train.dataset.classes:
             raise UserError(
                 "a portrait under noise needs classes: above or below a client's median, one sample can move all others"
             )
         y = classes_in(client.train)
-        answer = self.known_answer(client) if self.repeatable(client) else self.answer(client)
+        answer = self.known_answer(client, views) if self.repeatable(client) else self.answer(client)
         counts = label_counts(y, labels=classes, who=f"client {client.id}")
         if not self.counted:
             counts = in_two_units(counts, y, client.train.units())
@@ -89,11 +103,11 @@ class DescribeClasses(Step):
         stats["epsilon"] = on_counts + answer.spent if client.account is None else self.on_account(client)
         return Reply(id=client.id, size=1 if self.counted else len(y), stats=stats)
 
-    def answer(self, client: Client) -> Answer:
+    def answer(self, client: Client, views: Views | None = None) -> Answer:
         """The noisy bits of every class's mean in two halves of the samples."""
         x, y = standardised(client), classes_in(client.train)
         classes = classes_of(len(client.train.dataset.classes))
-        views = views_of(x)
+        views = views or views_of(x)
         halves = (
             halves_by_themselves(x)
             if self.counted
@@ -117,19 +131,29 @@ class DescribeClasses(Step):
         """Whether the answer is a function of seed, client and data: nothing secret is drawn for it."""
         return client.account is None and not client.live and self.noise == "simulated"
 
-    def known_answer(self, client: Client) -> Answer:
+    def known_answer(self, client: Client, views: Views | None = None) -> Answer:
         """The answer; of data that did not change since the last time it is not worked out again."""
-        data, mark = mark_of(client.train)
-        key = (client.seed, client.id, self, mark)
-        known = _ANSWERS.setdefault(data, {})
+        known, key = self.remembered(client)
         found = known.get(key)
         if found is None:
-            found = self.answer(client)
+            found = self.answer(client, views)
             with _ADDING:
                 if len(known) >= REMEMBERED:
                     del known[next(iter(known))]
                 known[key] = found
         return found
+
+    def remembered(self, client: Client) -> tuple[dict[Hashable, Answer], Hashable]:
+        """The answers that are remembered for the client's data set, and what its own would be found by."""
+        data, mark = mark_of(client.train)
+        return _ANSWERS.setdefault(data, {}), (client.seed, client.id, self, mark)
+
+    def looked_at(self, clients: Sequence[Client]) -> dict[int, Views]:
+        """The views of the samples of those clients whose answers are not remembered."""
+        found = {client.id: self.remembered(client) for client in clients}
+        new = [client for client in clients if found[client.id][1] not in found[client.id][0]]
+        views = views_of_each([standardised(client) for client in new]) if new else []
+        return dict(zip([client.id for client in new], views, strict=True))
 
     def table(self, client: Client, answering: Embed, shape: tuple[int, ...], spent: Spending) -> Bits:
         """What each bit says; a real device's answers are its own secret, the same for ever and paid for once."""

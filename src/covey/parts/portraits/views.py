@@ -1,6 +1,7 @@
 """What is told of a sample: its values and edges, and for pictures the directions of their strokes."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ CELLS, DIRECTIONS = 4, 8  # strokes are told for 4 x 4 parts of a picture, in ei
 SIDE = 16  # of the pictures that are described; larger ones are averaged down to it
 USUAL_EDGE = 0.5  # of standardised pictures: the middle of what edges are told as
 USUAL_STROKE = 0.35  # and of what strokes are told as
+VECTOR = 32  # pixels in two of the widest vectors, which PyTorch takes at a time
 AT_ONCE = 128  # pictures that are looked at together: what a core's own cache holds
 
 
@@ -40,6 +42,27 @@ def views_of(x: Tensor, *, with_strokes: bool = True) -> tuple[PortraitView, ...
     if not with_strokes or min(x.shape[-2:]) < CELLS:
         return (plain,)
     return plain, told_in(STROKE_BITS, [strokes(slopes) for _, slopes in parts])
+
+
+def seen_together(shape: tuple[int, ...], count: int) -> bool:
+    """Whether so many samples of several clients can be looked at together, with the bits that each has alone.
+
+    They can where pictures are whole vectors of pixels, so that none is at an end that is worked out otherwise, and
+    are averaged down in windows of 1, 2 or 4 a side: dividing by their sizes is exact.
+    """
+    sides = shape[1:]
+    exact = all(3 <= side <= SIDE or side in (2 * SIDE, 4 * SIDE) for side in sides)
+    return len(sides) == 2 and exact and not math.prod(sides) % VECTOR and count <= AT_ONCE
+
+
+def views_of_each(samples: list[Tensor]) -> list[tuple[PortraitView, ...]]:
+    """The views of several clients' samples, looked at together."""
+    cuts = np.cumsum([len(part) for part in samples])[:-1]
+    apart = (
+        [replace(view, values=part) for part in np.split(view.values, cuts)]
+        for view in views_of(torch.cat(samples))
+    )
+    return list(zip(*apart, strict=True))
 
 
 def told_in(bits: int, parts: list[Tensor]) -> PortraitView:
