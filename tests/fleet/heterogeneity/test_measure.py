@@ -177,6 +177,13 @@ def test_spread_is_the_slowest_tenth_over_the_median() -> None:
     assert spread(np.arange(1.0, 12.0)) == pytest.approx(10 / 6 - 1)  # the quantile 0.9 of 1..11 is 10
 
 
+def test_a_sample_that_a_servers_scale_makes_endless_adds_no_more_than_any_other() -> None:
+    """inf - inf is no number, and a sum with it none: one sample would take away all that the others add."""
+    odd = sketches(np.array([[np.inf, np.inf], [np.nan, 1.0], [1.0, 2.0]]), 8)
+    assert np.isfinite(odd).all()
+    assert np.abs(odd).sum(axis=1).max() <= 1.0
+
+
 def test_a_description_adds_at_most_one_to_each_part_of_the_table() -> None:
     sketch = sketches(100 * np.random.default_rng(0).standard_normal((50, 1, 8, 8)), 16)
     assert np.abs(sketch).sum(axis=1).max() <= 1 + 1e-12

@@ -59,9 +59,14 @@ class ClassMeans(Step):
 
 
 def sketches(x: NDArray[np.floating], size: int) -> Array:
-    """Random projections of each sample, squashed into [-1/size, 1/size]: their absolute sum is at most 1."""
+    """Random projections of each sample, squashed into [-1/size, 1/size]: their absolute sum is at most 1.
+
+    One that is no number, which a server's scale can make of a certain sample alone, counts as 0: it would be the sum.
+    """
     flat = x.reshape(len(x), -1).astype(np.float64)
-    return np.asarray(np.tanh(flat @ directions(flat.shape[1], size) / np.sqrt(flat.shape[1])) / size)
+    with np.errstate(invalid="ignore"):
+        squashed = np.tanh(flat @ directions(flat.shape[1], size) / np.sqrt(flat.shape[1])) / size
+    return np.asarray(np.nan_to_num(squashed))
 
 
 @lru_cache(maxsize=4)  # every client asks for the same
