@@ -121,6 +121,25 @@ def test_a_choice_inside_of_a_secure_sum_is_no_answer_of_its_own() -> None:
         check_counted(SecureUpdate(step=TRAIN, clip=0.5, rows=2, counted=0.25), 30.0, trusted=False)
 
 
+@pytest.mark.parametrize("epsilon", [-1.5, 0.0])
+def test_a_server_gives_no_budget_back(tmp_path: Path, epsilon: float) -> None:
+    site = sites(tmp_path, budget=3.0)[100]
+    plain: Any = {"step": "TellLabel", "settings": {"epsilon": 2.0}}
+    assert from_bytes(site.answer(one_request(step=plain, task={"args": {}})))["reply"] is not None
+    plain["settings"]["epsilon"] = epsilon
+    answer = from_bytes(site.answer(one_request(step=plain, round=2, task={"args": {}})))
+    assert "allowed: a number above 0" in answer["refused"]
+    assert site.account.total() == 2.0
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, float("nan"), float("inf")])
+def test_an_account_books_what_is_a_loss(tmp_path: Path, epsilon: float) -> None:
+    account = PrivacyAccount(tmp_path, data=str)
+    with pytest.raises(Refused, match="gives nothing back"):
+        account.spend(epsilon)
+    assert account.total() == 0.0
+
+
 NARROW = {"low": 0.0, "high": 1e-38, "bins": 20}
 
 

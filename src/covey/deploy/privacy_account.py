@@ -5,6 +5,7 @@ Both belong to the data: they outlive every round, run and server. A loss is wri
 
 import hashlib
 import json
+import math
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,8 @@ class PrivacyAccount:
         return total
 
     def _book(self, epsilon: float, budget: float | None = None) -> float:
+        if not 0 <= epsilon < math.inf:
+            raise Refused(f"a summary of epsilon {epsilon} is refused: a loss gives nothing back")
         most = min((b for b in (self.budget, budget) if b is not None), default=None)
         total = self.epsilon + epsilon
         whole = self.composed(total, self.told) if self.told else total

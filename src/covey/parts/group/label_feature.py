@@ -38,7 +38,7 @@ class TellLabel(Step):
     e^epsilon / (e^epsilon + C - 1), which hides all data of the client.
     """
 
-    epsilon: float | None = None
+    epsilon: Epsilon | None = None
 
     whole_client: ClassVar[bool] = True
 
