@@ -13,8 +13,6 @@ def test_weight_decay_by_samples_is_one_over_them_and_at_most_a_two_hundredth(
     samples: int, decay: float
 ) -> None:
     assert Train(weight_decay="samples").recipe(1, samples).weight_decay == pytest.approx(decay)
-    assert Train(weight_decay="steps").recipe(1, samples).weight_decay == pytest.approx(decay)
-    assert Train(weight_decay="steps", lr=0.4).recipe(1, samples).weight_decay == pytest.approx(decay / 4)
     assert Train(weight_decay=0.3).recipe(1, samples).weight_decay == 0.3
 
 

@@ -100,9 +100,9 @@ def covey(
     `per_round` clients work in a round, chosen from clusters and label groups by a fair schedule. Each cluster's model
     is averaged and corrected along its clients' directions, unless these are at odds. A tenth of the data, another one
     in each round, is kept out of training and says how far a client should train the model on its own data before use.
-    What it starts from is an average of the last rounds' models. Where `train.weight_decay` is 0 it is "steps": 1 /
-    samples, at most .005, less at high learning rates; where `train.lr_decay` is 1 the learning rate is twice
-    `train.lr` in the first round and falls by 5 % a round to it. `without` leaves parts out.
+    What it starts from is an average of the last rounds' models. Where `train.weight_decay` is 0 it is 1 / samples, at
+    most .005; where `train.lr_decay` is 1 the learning rate is twice `train.lr` in the first round and falls by 5 % a
+    round to it. `without` leaves parts out.
 
     Args:
         every: rounds between two descriptions of the clients' classes.
@@ -147,7 +147,7 @@ def covey(
 def suited(train: Train, without: tuple[CoveyPart, ...]) -> Train:
     """The local training with a weight decay and a falling learning rate, where none are set."""
     if not train.weight_decay and "decay" not in without:
-        train = replace(train, weight_decay="steps")
+        train = replace(train, weight_decay="samples")
     if train.lr_decay == 1 and "rate" not in without:
         train = replace(train, lr=FIRST_RATE * train.lr, lr_decay=RATE_FALLS, lr_floor=1 / FIRST_RATE)
     return train

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
 # default model of every data set (docs/evidence/stored.md).
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
-USUAL_RATE = 0.1  # above it a decay of "steps" falls: a step shrinks the weights by no more than at this rate
 MOST_DECAY = 0.005  # more holds models of small clients back: half a point on 60 digits a client with 0.017
 FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
 
@@ -62,8 +61,7 @@ class Train(Step):
         lr_decay: factor on the learning rate in each round.
         lr_floor: share of lr below which it never falls.
         momentum: of SGD.
-        weight_decay: L2 penalty on the weights; samples is 1 / samples of the client, at most 0.005; steps is the same,
-            times 0.1 / lr where lr is above 0.1.
+        weight_decay: L2 penalty on the weights; samples is 1 / samples of the client, at most 0.005.
         prox: strength that holds the model to the one that was sent (FedProx).
         clip: the longest gradient; none is no limit.
         holdout: share of the local data that is kept for validation.
@@ -89,7 +87,7 @@ class Train(Step):
     lr_decay: Annotated[float, Range(above=0, most=1)] = 1.0
     lr_floor: Share = 0.0
     momentum: PartBelowOne = 0.0
-    weight_decay: NotNegative | Literal["samples", "steps"] = 0.0
+    weight_decay: NotNegative | Literal["samples"] = 0.0
     prox: NotNegative = 0.0
     clip: Positive | None = None
     holdout: PartBelowOne = 0.0
@@ -107,7 +105,7 @@ class Train(Step):
     shows: ClassVar[Shows] = NOTHING
 
     def __post_init__(self) -> None:
-        decay = MOST_DECAY if isinstance(self.weight_decay, str) else self.weight_decay
+        decay = MOST_DECAY if self.weight_decay == "samples" else self.weight_decay
         check_optimiser(self.optimiser, momentum=self.momentum, weight_decay=decay)
         falls = self.lr_decay < 1 or self.schedule == "cosine"
         only_with("train", self, "lr_floor", falls, 'train.lr_decay below 1 or train.schedule = "cosine"')
@@ -129,7 +127,7 @@ class Train(Step):
     def cohort(self, clients: Sequence[Client], tasks: Sequence[Task]) -> list[Reply] | None:
         """The same for many clients, as their bench trains cohorts; None where model or settings do not allow it."""
         together = clients[0].bench.cohort(self.recipe(clients[0].round))
-        by_samples = isinstance(self.weight_decay, str)  # another one for each
+        by_samples = self.weight_decay == "samples"  # another one for each
         augmented = any(client.train.dataset.augment != "none" for client in clients)
         one_by_one = self.keep_momentum or augmented or by_samples or self.seconds is not None
         if one_by_one or together is None or type(self).__call__ is not Train.__call__:
@@ -197,10 +195,9 @@ class Train(Step):
 
     def decay_for(self, samples: int) -> float:
         """The weight decay on so many samples; 1 / samples lets a normal prior weigh as much as one of them."""
-        if not isinstance(self.weight_decay, str):
-            return self.weight_decay
-        decay = min(MOST_DECAY, 1 / max(1, samples))
-        return decay * min(1.0, USUAL_RATE / self.lr) if self.weight_decay == "steps" else decay
+        if self.weight_decay == "samples":
+            return min(MOST_DECAY, 1 / max(1, samples))
+        return float(self.weight_decay)
 
     def epochs_for(self, samples: int) -> int:
         """The epochs of one local update on so many samples."""
