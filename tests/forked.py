@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -24,8 +25,11 @@ class Forked:
         self.out, self.err = (tempfile.TemporaryFile() for _ in range(2))
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.freeze()  # what the child inherits is not freed there, which may wait for threads that it does not have
         self.pid = os.fork()
-        if self.pid == 0:
+        if self.pid:
+            gc.unfreeze()
+        else:
             _in_the_child(work, self.out, self.err, cwd)
 
     def wait_until_stopped(self) -> None:

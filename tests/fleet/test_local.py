@@ -1,5 +1,6 @@
 """The local engine: what is booked, what is refused, who is lost, how long it takes."""
 
+import gc
 import os
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -68,6 +69,29 @@ class Dies(Step):
 
     def work(self, train: int, test: int) -> float:
         return 0.0
+
+
+@dataclass(frozen=True)
+class Collects(Step):
+    kind: ClassVar[str] = "query.collects"
+
+    def __call__(self, client: Client, task: Task) -> Reply:
+        gc.collect()
+        return Reply(id=client.id)
+
+    def work(self, train: int, test: int) -> float:
+        return 0.0
+
+
+class Waits:
+    """Garbage that can be freed only where it was made, as what has threads of its own."""
+
+    def __init__(self) -> None:
+        self.itself, self.made_by = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.made_by:
+            os._exit(1)
 
 
 def everybody(fleet: LocalFleet, step: object, **task: object) -> list[Reply]:
@@ -193,6 +217,19 @@ def test_a_worker_that_dies_is_replaced_and_its_client_is_lost() -> None:
         assert [reply.id for reply in everybody(fleet, Dies())] == [0, 1, 2, 4, 5, 6, 7]
     fleet.close()
     assert fleet.ledger.lost == 2
+
+
+def test_a_worker_frees_nothing_that_it_inherits() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        Waits()
+        fleet = small_fleet(mode="processes")
+        assert len(everybody(fleet, Collects())) == 8
+    finally:
+        gc.enable()
+    fleet.close()
+    assert fleet.ledger.lost == 0
 
 
 def test_evaluating_many_at_once_gives_what_each_alone_gives() -> None:

@@ -1,6 +1,7 @@
 """Three ways to get jobs done with bit-identical results: here and now, in threads, in persistent processes."""
 
 import contextlib
+import gc
 import io
 import multiprocessing as mp
 import os
@@ -202,7 +203,13 @@ class Processes:
         process = self.context.Process(  # type: ignore[attr-defined]
             target=_worker, args=(theirs, others, self.client_data, self.make_bench), daemon=True
         )
-        process.start()
+        # What a forked child inherits is never collected there: a library's object may wait for threads that the child
+        # does not have (a session of onnxruntime did, for ever).
+        gc.freeze()
+        try:
+            process.start()
+        finally:
+            gc.unfreeze()
         theirs.close()
         if place is None:
             self.lines.append(ours)
