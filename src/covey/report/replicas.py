@@ -112,7 +112,7 @@ def replica_columns(replicas: Replicas, metric: str | None = None) -> list[Table
             columns.append(TableColumn(head=head, cells=cells, best=best_rows(whole, highest=False)))
     for head, read, show in (
         ("all\nbytes", lambda run: float(run.summary.cost.bytes), show_bytes),
-        ("simulated\ntime", lambda run: run.summary.cost.seconds, show_seconds),
+        ("all\ntime", lambda run: run.summary.cost.seconds, show_seconds),
     ):
         columns.append(lowest(head, [mean_of(replicas.values(label, read)) for label in labels], show))
     return columns + against_columns(replicas, metric, is_share(metric, metrics))

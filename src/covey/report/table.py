@@ -134,7 +134,7 @@ def summary_columns(runs: Sequence[RunView], metric: str | None = None) -> list[
     return [
         *columns,
         total("all\nbytes", runs, [run.summary.cost.bytes for run in runs], show_bytes),
-        total("simulated\ntime", runs, [run.summary.cost.seconds for run in runs], show_seconds),
+        total("all\ntime", runs, [run.summary.cost.seconds for run in runs], show_seconds),
     ]
 
 
