@@ -72,6 +72,7 @@ def test_differences_and_ratios_by_hand() -> None:
     assert between([0.9, 0.8, 0.85], [0.7, 0.6, 0.66], line("higher")).startswith("19.67 [18, 21] points")
     assert between([50.0, 25.0], [100.0, 50.0], line("lower")) == "0.5 of it\nnot significant"  # two seeds
     assert "not significant" in between([50.0, 110.0], [100.0, 100.0], line("lower"))
+    assert between([50.0] * 3, [100.0] * 3, line("lower")) == "0.5 of it\nin every seed"
     assert between([1.0], [1.0, 2.0], line("lower")) == "not all runs came to their end"
 
 

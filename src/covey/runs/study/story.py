@@ -193,5 +193,7 @@ def between(ours: Sequence[Number], theirs: Sequence[Number], line: StoryLine) -
         found = [None if n is None else 100 * value_of(n) for n in differences(ours, theirs)]
         words = f"{number_in_words(found, 'difference')} points"
         gaps = [n for n in found if isinstance(n, float)]
+    if len(gaps) == len(found) > 2 and np.ptp(gaps) < 1e-9 < abs(gaps[0]):  # a count that no seed changes
+        return f"{words}\nin every seed"
     alike = len(gaps) == len(found) > 1 and may_be_equal(np.array(gaps), np.zeros(len(gaps)))
     return words + ("\nnot significant" if alike else "")
