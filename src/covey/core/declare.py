@@ -6,12 +6,12 @@ from typing import TypeVar, dataclass_transform
 from covey.core.needs import Facts
 from covey.core.shows import Shows
 from covey.settings.parts import is_part
-from covey.settings.signatures import Maker, validated
+from covey.settings.signatures import Maker, Marking, validated
 
 Class = TypeVar("Class", bound=type)
 
 
-def method(name: str, *, family: str, paper: str = "") -> Callable[[Maker], Maker]:  # noqa: ARG001
+def method(name: str, *, family: str, paper: str = "") -> Marking:  # noqa: ARG001
     """Marks a function of `train` and settings that composes a method.
 
     The family is the question that it answers, the paper the address of the one that describes it.
@@ -27,7 +27,7 @@ def part(
     needs: Facts | None = None,
     gives: Facts | None = None,
     shows: Shows | None = None,
-) -> Callable[[Maker], Maker]:
+) -> Marking:
     """Marks an answer to one of a round's questions: group, bank, select, send, local, mix, combine, update, after.
 
     A class becomes a frozen dataclass of settings. A function of the round (`now`) is a part as it is. Any other

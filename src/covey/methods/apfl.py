@@ -1,16 +1,16 @@
 """APFL: adaptive personalized federated learning (Deng et al., 2020)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
-from covey.methods.baselines import FedAvg
+from covey.methods.baselines import fedavg
 from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
-from covey.settings import FILLED, Inline, Share
+from covey.settings import Share, inline
 
 
 @step("mixture", gives=(TRAINED_MODEL,), shows=NOTHING)
@@ -53,7 +53,9 @@ class MixtureTrain(PlainTraining):
 
 
 @method("apfl", family="personalised", paper="https://arxiv.org/abs/2003.13461")
-def apfl(train: Train, *, base: FedAvg = FILLED, local: Annotated[MixtureTrain, Inline()] = FILLED) -> Method:
+def apfl(
+    train: Train, *, base: Method = inline(fedavg), local: MixtureTrain = inline(MixtureTrain)
+) -> Method:
     """FedAvg beside which every client trains a model that it mixes with the common one, and learns in which shares.
 
     w <- w - lr g(w), v <- v - lr a g(a v + (1 - a) w) on every batch, a <- a - lr <v - w, g(a v + (1 - a) w)> once per

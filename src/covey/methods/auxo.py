@@ -14,7 +14,7 @@ from covey.parts.banks import one_per_parent, to_group
 from covey.parts.mix.average import Average
 from covey.parts.selection.clusters import EveryCluster
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Range, Share
+from covey.settings import Count, Range, Share, inline
 
 T = TypeVar("T")
 
@@ -148,8 +148,8 @@ def auxo(
     train: Train,
     *,
     per_round: Count = 10,
-    group: Annotated[ByRewards, Inline()] = FILLED,
-    after: Annotated[RememberRewards, Inline()] = FILLED,
+    group: ByRewards = inline(ByRewards),
+    after: RememberRewards = inline(RememberRewards),
 ) -> Method:
     """One cohort is cut in two again and again, by the directions of the updates that arrive anyway.
 

@@ -1,14 +1,13 @@
 """The references of every comparison: FedAvg (McMahan et al., 2017), FedProx (Li et al., 2020), alone, together."""
 
 from dataclasses import replace
-from typing import Annotated
 
 from covey.core import Method, method
 from covey.parts.banks import one_per_client, to_owner
 from covey.parts.mix.average import Average, Weighting, keep_own
 from covey.parts.selection.plain import Everybody, Uniform, the_server
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, NotNegative
+from covey.settings import Count, NotNegative, inline
 
 
 @method("fedavg", family="aggregation", paper="https://arxiv.org/abs/1602.05629")
@@ -26,13 +25,8 @@ def fedavg(train: Train, *, per_round: Count = 10, weighting: Weighting = "sampl
     )
 
 
-FedAvg = Annotated[
-    Method, Inline(fedavg)
-]  # of a method that is FedAvg but for some parts, whose settings it has
-
-
 @method("fedprox", family="aggregation", paper="https://arxiv.org/abs/1812.06127")
-def fedprox(train: Train, *, base: FedAvg = FILLED, mu: NotNegative = 0.01) -> Method:
+def fedprox(train: Train, *, base: Method = inline(fedavg), mu: NotNegative = 0.01) -> Method:
     """FedAvg with a proximal term that keeps clients near the model they were sent.
 
     Every local step is v <- v - lr (gradient + mu (v - w)), with w the model of the round (Li et al., 2020). With

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Inline, Natural, Positive
+from covey.settings import Natural, Positive, inline
 
 
 def halves(gram: Array) -> NDArray[np.bool_]:
@@ -90,7 +90,7 @@ class SplitAndAverage:
 
 
 @method("cfl", family="clusters", paper="https://arxiv.org/abs/1910.01991")
-def cfl(train: Train, *, mix: Annotated[SplitAndAverage, Inline()] = FILLED) -> Method:
+def cfl(train: Train, *, mix: SplitAndAverage = inline(SplitAndAverage)) -> Method:
     """Everybody trains, and a group whose mean update is short while single updates are long is cut in two.
 
     After round `patience`, a group of more than two splits when ||mean of dW|| < still and max ||dW|| > apart, by

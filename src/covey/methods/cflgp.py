@@ -1,6 +1,6 @@
 """CFL-GP: clustered federated learning via gradient-based partitioning (Kim, Kim and de Veciana, 2024)."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from covey.parts.group.reports import k_groups
 from covey.parts.selection.clustered_sampling import count_sketch
 from covey.parts.steps.stepwise import LocalBatches
 from covey.parts.steps.train import Train, best_row
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
@@ -125,8 +125,8 @@ def cfl_gp(
     train: Train,
     *,
     per_round: Count = 10,
-    bank: Annotated[EqualStarts, Inline()] = FILLED,
-    group: Annotated[ByGradients, Inline()] = FILLED,
+    bank: EqualStarts = inline(EqualStarts),
+    group: ByGradients = inline(ByGradients),
 ) -> Method:
     """Clients whose gradients for the same models point the same way train one model together.
 

@@ -1,19 +1,19 @@
 """FedALA: adaptive local aggregation for personalized federated learning (Zhang et al., 2023)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
-from covey.methods.baselines import FedAvg
+from covey.methods.baselines import fedavg
 from covey.parts.steps.home import at_home
 from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, Positive, Share
+from covey.settings import Count, Positive, Share, inline
 
 SETTLING = 50  # passes at most, until W settles
 WINDOW = 10  # passes over which the loss is watched
@@ -77,7 +77,10 @@ class LocalAggregationTrain(PlainTraining):
 
 @method("fedala", family="personalised", paper="https://arxiv.org/abs/2212.01197")
 def fedala(
-    train: Train, *, base: FedAvg = FILLED, local: Annotated[LocalAggregationTrain, Inline()] = FILLED
+    train: Train,
+    *,
+    base: Method = inline(fedavg),
+    local: LocalAggregationTrain = inline(LocalAggregationTrain),
 ) -> Method:
     """FedAvg whose clients start from a mixture of the common and their own last model, learned weight by weight.
 

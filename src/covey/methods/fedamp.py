@@ -1,7 +1,7 @@
 """FedAMP: personalized cross-silo federated learning on non-IID data (Huang et al., 2021)."""
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,7 +17,7 @@ from covey.parts.selection.plain import Everybody
 from covey.parts.steps.personal import fit_near
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, reply_of
-from covey.settings import FILLED, Inline, NotNegative, Positive, Share
+from covey.settings import NotNegative, Positive, Share, inline
 
 
 def attention(gram: Array, *, sigma: float, own: float) -> Array:
@@ -87,8 +87,8 @@ class TrainNearCloud(AroundTraining):
 def fedamp(
     train: Train,
     *,
-    local: Annotated[TrainNearCloud, Inline()] = FILLED,
-    send: Annotated[ToAttended, Inline()] = FILLED,
+    local: TrainNearCloud = inline(TrainNearCloud),
+    send: ToAttended = inline(ToAttended),
 ) -> Method:
     """Everybody's model is held to a mixture of all models in which those near to it count more.
 

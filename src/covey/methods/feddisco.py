@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from covey.methods.baselines import fedavg
 from covey.parts.ask_once import answers, ask_once
 from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, NotNegative
+from covey.settings import Count, NotNegative, inline
 
 Discrepancy = Literal["kl", "l2", "l1", "cosine"]
 
@@ -87,9 +87,7 @@ class DiscoAverage:
 
 
 @method("feddisco", family="aggregation", paper="https://arxiv.org/abs/2305.19229")
-def feddisco(
-    train: Train, *, per_round: Count = 10, mix: Annotated[DiscoAverage, Inline()] = FILLED
-) -> Method:
+def feddisco(train: Train, *, per_round: Count = 10, mix: DiscoAverage = inline(DiscoAverage)) -> Method:
     """FedAvg in which clients whose labels are spread more evenly count more.
 
     p_k ~ max(0, n_k / n - a d_k + b), d_k the discrepancy between the client's label shares and equal ones, scaled to

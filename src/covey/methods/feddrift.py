@@ -1,6 +1,6 @@
 """FedDrift: federated learning under distributed concept drift (Jothimurugesan et al., 2023)."""
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from covey.core.shows import ANY_GROUPS, NOTHING
 from covey.methods.grouped import fedavg_per_group
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Positive
+from covey.settings import Count, Positive, inline
 
 LAST: Key[dict[int, float]] = Key("feddrift.losses")  # of every client's own model, when it was last asked
 # in this round: a group, the one that it takes in, and the share of the latter's clients in both
@@ -125,7 +125,7 @@ def models_of_drift(now: Round) -> Tensor:
 
 
 @method("feddrift", family="clusters", paper="https://arxiv.org/abs/2206.00799")
-def feddrift(train: Train, *, per_round: Count = 10, group: Annotated[ByDrift, Inline()] = FILLED) -> Method:
+def feddrift(train: Train, *, per_round: Count = 10, group: ByDrift = inline(ByDrift)) -> Method:
     """One model per concept, found while concepts change: who loses more than before on all models gets a new one.
 
     Every round all clients tell every model's loss on their data and use the best. If that is more than `delta` above

@@ -1,7 +1,7 @@
 """FedFa: fairness and accuracy in federated learning (Huang et al., 2020)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from covey.parts.mix.average import weighted_rows
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, PartBelowOne, Share, takes
+from covey.settings import Count, PartBelowOne, Share, inline, takes
 
 
 @step("scored", gives=(ACCURACY,), passes=FORWARD_SHARE)
@@ -139,7 +139,7 @@ def fedfa(
     *,
     gamma: PartBelowOne = 0.9,
     per_round: Count = 10,
-    mix: Annotated[FairAverage, Inline()] = FILLED,
+    mix: FairAverage = inline(FairAverage),
     momentum: Momentum = "accelerate",
 ) -> Method:
     """Momentum at the clients and at the server, and weights for fairness.

@@ -1,7 +1,7 @@
 """FedGWC: interaction-aware Gaussian weighting for clustered federated learning (Licciardi et al., 2025)."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from covey.methods.cfl import to_known_group
 from covey.parts.mix.average import weights
 from covey.parts.mix.regroup import regrouped
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, Positive
+from covey.settings import Count, Positive, inline
 
 POINTS = 10  # at which the course of a client's loss is told
 COURSES = Fact("the course of the loss in every reply", 'set local = "course"')
@@ -144,9 +144,7 @@ def pair(one: int, other: int) -> str:
 
 
 @method("fedgwc", family="clusters")
-def fedgwc(
-    train: Train, *, per_round: Count = 10, mix: Annotated[ByInteractions, Inline()] = FILLED
-) -> Method:
+def fedgwc(train: Train, *, per_round: Count = 10, mix: ByInteractions = inline(ByInteractions)) -> Method:
     """Clients whose losses run alike are found by who is rewarded with whom; groups are split once that has settled.
 
     A client's reward is exp(-(loss - mean)^2 / (2 variance)) over the round's clients, averaged over its way; running

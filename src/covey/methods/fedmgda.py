@@ -1,7 +1,7 @@
 """FedMGDA+: federated learning meets multi-objective optimisation (Hu et al., 2022)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, minimize
@@ -13,7 +13,7 @@ from covey.methods.baselines import fedavg
 from covey.parts.mix.average import weighted_rows, weights
 from covey.parts.mix.gram import products
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Positive, Share
+from covey.settings import Count, Positive, Share, inline
 
 STANDSTILL = 1e-8  # added to the length of an update: who does not move has no say
 
@@ -80,9 +80,7 @@ class CommonDescent:
 
 
 @method("fedmgda", family="aggregation", paper="https://arxiv.org/abs/2006.11489")
-def fedmgda(
-    train: Train, *, per_round: Count = 10, mix: Annotated[CommonDescent, Inline()] = FILLED
-) -> Method:
+def fedmgda(train: Train, *, per_round: Count = 10, mix: CommonDescent = inline(CommonDescent)) -> Method:
     """A step of fixed length along a direction that serves all clients of the round.
 
     Every update is scaled to length 1, d_k = (w - w_k) / ||w - w_k||; w <- w - eta sum l_k d_k with the weights l that

@@ -1,7 +1,7 @@
 """FedNova: tackling the objective inconsistency problem in heterogeneous federated optimization (Wang et al., 2020)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -9,10 +9,10 @@ from scipy.sparse import csr_array
 from covey.arrays import Array
 from covey.core import Method, Mixing, Round, Shows, method, part
 from covey.errors import UserError
-from covey.methods.baselines import FedAvg
+from covey.methods.baselines import fedavg
 from covey.parts.mix.average import Weighting, weights
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Inline
+from covey.settings import inline
 
 
 def local_lengths(steps: Array, train: Train, lr: float) -> Array:
@@ -70,7 +70,7 @@ class NormalisedAverage:
 
 @method("fednova", family="aggregation", paper="https://arxiv.org/abs/2007.07481")
 def fednova(
-    train: Train, *, base: FedAvg = FILLED, mix: Annotated[NormalisedAverage, Inline()] = FILLED
+    train: Train, *, base: Method = inline(fedavg), mix: NormalisedAverage = inline(NormalisedAverage)
 ) -> Method:
     """FedAvg whose updates are divided by the number of local steps, so that nobody counts more for training longer.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from covey.parts.steps.prototypes import (
 )
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining
 from covey.parts.steps.train import Train, best_row
-from covey.settings import FILLED, Count, Inline, NotNegative
+from covey.settings import Count, NotNegative, inline
 
 HEAD = 2  # tensors of the classifier: weight and bias
 
@@ -146,9 +146,7 @@ class ExtractorAndClassifiers:
 
 
 @method("fedpac", family="personalised", paper="https://openreview.net/forum?id=SXZr8aDKia")
-def fedpac(
-    train: Train, *, per_round: Count = 10, local: Annotated[TrainAligned, Inline()] = FILLED
-) -> Method:
+def fedpac(train: Train, *, per_round: Count = 10, local: TrainAligned = inline(TrainAligned)) -> Method:
     """A common extractor whose features are aligned over clients, and for each client the best mixture of classifiers.
 
     A client trains its classifier, then the extractor on F_k + pull (mean squared distance of features to the common

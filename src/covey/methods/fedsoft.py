@@ -1,7 +1,6 @@
 """FedSoft: soft clustered federated learning with proximal local updating (Ruan and Joe-Wong, 2022)."""
 
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from covey.methods.ifca import AllModels, RandomStarts
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import AroundTraining, Train, local_fit, reply_of, with_own_buffers
-from covey.settings import FILLED, Count, Inline, NotNegative, PartBelowOne
+from covey.settings import Count, NotNegative, PartBelowOne, inline
 
 IMPORTANCE = Fact("how much of a client's data every model fits best in every reply", 'set local = "soft"')
 SHOWS_BEST = Shows(what="which model has the lowest loss on every sample of a client", instead=ANY_GROUPS)
@@ -76,7 +75,7 @@ class SoftAverage:
 
 @method("fedsoft", family="clusters", paper="https://arxiv.org/abs/2112.06053")
 def fedsoft(
-    train: Train, *, per_round: Count = 10, k: Count = 4, local: Annotated[SoftTrain, Inline()] = FILLED
+    train: Train, *, per_round: Count = 10, k: Count = 4, local: SoftTrain = inline(SoftTrain)
 ) -> Method:
     """`k` models, and every client counts in each by the share of its data that the model fits best.
 

@@ -1,7 +1,7 @@
 """FeSEM: multi-center federated learning (Long et al., 2023)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from covey.parts.mix.average import weights
 from covey.parts.mix.gram import products
 from covey.parts.mix.regroup import regrouped
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 
 def coordinates(gram: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -53,7 +53,7 @@ class NearestCentre:
 
 
 @method("fesem", family="clusters", paper="https://arxiv.org/abs/2005.01026")
-def fesem(train: Train, *, per_round: Count = 10, mix: Annotated[NearestCentre, Inline()] = FILLED) -> Method:
+def fesem(train: Train, *, per_round: Count = 10, mix: NearestCentre = inline(NearestCentre)) -> Method:
     """`k` models as the centres of the clients' models: each client belongs to the centre that its own is nearest to.
 
     r_i = argmin over k of ||w_i - c_k||, c_k = mean of its members' models (Long et al., 2023, FeSEM). Who has no group

@@ -1,6 +1,6 @@
 """FLIS: clustered federated learning via inference similarity (Morafah et al., 2023)."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Share
+from covey.settings import Count, Share, inline
 
 PREDICTIONS: Key[dict[int, NDArray[Any]]] = Key("flis.predictions")
 
@@ -78,7 +78,7 @@ class ByInference:
 
 
 @method("flis", family="clusters", paper="https://arxiv.org/abs/2208.09754")
-def flis(train: Train, *, per_round: Count = 10, group: Annotated[ByInference, Inline()] = FILLED) -> Method:
+def flis(train: Train, *, per_round: Count = 10, group: ByInference = inline(ByInference)) -> Method:
     """Clients whose models predict alike on samples of the server's own train one model together.
 
     Every client trains the first model once; two are alike by the share of the server's samples on which their models

@@ -1,6 +1,6 @@
 """FLUX: descriptor-driven clustered federated learning, also for clients without labels (Fenoglio et al., 2025)."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 MOMENTS: Key[dict[int, NDArray[Any]]] = Key("flux.moments")
 DESCRIBED_BY: Key[Tensor] = Key("flux.model")
@@ -176,7 +176,7 @@ def one_per_group_from_common(now: Round) -> Tensor:
 
 
 @method("flux", family="clusters")
-def flux(train: Train, *, per_round: Count = 10, group: Annotated[ByMoments, Inline()] = FILLED) -> Method:
+def flux(train: Train, *, per_round: Count = 10, group: ByMoments = inline(ByMoments)) -> Method:
     """Clients whose data have like moments under a common model train one model together; who has no labels can join.
 
     Everybody trains one model for `after` rounds; then every client tells means and deviations of its data as that

@@ -1,7 +1,6 @@
 """HeteroFL (Diao et al., 2021) and FedRolex (Alam et al., 2022): weak devices train a part of every layer."""
 
 from dataclasses import replace
-from typing import Annotated
 
 from covey.core import Method, method
 from covey.parts.mix.average import Weighting
@@ -9,7 +8,7 @@ from covey.parts.selection.plain import Uniform
 from covey.parts.steps.narrow import TrainNarrow
 from covey.parts.steps.train import Train
 from covey.parts.widths import AverageCovered, ServeWidths, ToWidths, WidthShare
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 
 @method("heterofl", family="devices", paper="https://arxiv.org/abs/2010.01264")
@@ -41,7 +40,7 @@ def heterofl(
 
 
 @method("fedrolex", family="devices", paper="https://arxiv.org/abs/2212.01548")
-def fedrolex(train: Train, *, base: Annotated[Method, Inline(heterofl)] = FILLED) -> Method:
+def fedrolex(train: Train, *, base: Method = inline(heterofl)) -> Method:
     """HeteroFL whose parts roll: in round t a narrow client trains the units from t on, so that all are trained evenly.
 
     Of n units of a hidden layer a client of width r has those numbered t, t + 1, ..., t + ceil(r n) - 1 modulo n

@@ -1,7 +1,6 @@
 """HiCS-FL: heterogeneity-guided client sampling (Chen and Vikalo, 2024)."""
 
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from covey.core import Key, Method, Round, Shows, method, part
 from covey.methods.baselines import fedavg
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
-from covey.settings import FILLED, Inline, NotNegative, Positive
+from covey.settings import NotNegative, Positive, inline
 
 # client -> its last update of the last tensor
 BIASES: Key[dict[int, Array]] = Key("hics.biases", 'add "biases" to after')
@@ -98,7 +97,7 @@ def remember_biases(now: Round) -> None:
 
 
 @method("hics", family="selection", paper="https://arxiv.org/abs/2310.00198")
-def hics(train: Train, *, select: Annotated[ByEntropy, Inline()] = FILLED) -> Method:
+def hics(train: Train, *, select: ByEntropy = inline(ByEntropy)) -> Method:
     """FedAvg that prefers clients of even label mixes, which the server reads off the output biases of their updates.
 
     H = entropy of softmax(update of the output biases / temperature); clusters by angle + weight |H - H'| are drawn

@@ -21,7 +21,7 @@ from covey.parts.mix.shared import GroupAverage
 from covey.parts.steps.embedding import class_means
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Natural, Range
+from covey.settings import Count, Natural, Range, inline
 from covey.training.models.encoders import Pixels
 
 MOST_AMPLITUDE = 1e12  # of pictures of any scale and size; its squares can still be added up
@@ -153,7 +153,7 @@ def ladd(
     per_round: Count = 10,
     n_shared: Natural = 0,
     weighting: Weighting = "samples",
-    group: Annotated[ByStyle, Inline(by_style)] = FILLED,
+    group: ByStyle = inline(by_style),
 ) -> Method:
     """Clients whose pictures have a similar style train one model together.
 

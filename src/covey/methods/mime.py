@@ -1,7 +1,7 @@
 """MimeLite: mimicking centralized stochastic algorithms in federated learning (Karimireddy et al., 2021)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from covey.methods.baselines import random
 from covey.parts.banks import ModelWith
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining
 from covey.parts.steps.train import Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, PartBelowOne
+from covey.settings import Count, PartBelowOne, inline
 
 GRADIENTS = Fact("the gradient of the sent model in every reply", 'set local = "mimic"')
 MOMENTUM: Key[Tensor] = Key("mime.momentum", 'add "mime-momentum" to after')
@@ -76,9 +76,7 @@ class RememberMomentum:
 
 
 @method("mime-lite", family="drift", paper="https://arxiv.org/abs/2008.03606")
-def mime_lite(
-    train: Train, *, per_round: Count = 10, local: Annotated[MimicTrain, Inline()] = FILLED
-) -> Method:
+def mime_lite(train: Train, *, per_round: Count = 10, local: MimicTrain = inline(MimicTrain)) -> Method:
     """FedAvg whose clients take every step with the server's momentum, which no client changes.
 
     v <- v - lr ((1 - beta) g + beta m) from v = w; w <- mean of the v; m <- (1 - beta) mean of the gradients of all

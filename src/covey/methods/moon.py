@@ -1,19 +1,18 @@
 """MOON: model-contrastive federated learning (Li et al., 2021)."""
 
 from dataclasses import replace
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
-from covey.methods.baselines import FedAvg
+from covey.methods.baselines import fedavg
 from covey.parts.steps.evaluate import FORWARD_SHARE
 from covey.parts.steps.latents import representations, watched
 from covey.parts.steps.stepwise import is_finite
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Inline, NotNegative, Positive
+from covey.settings import NotNegative, Positive, inline
 from covey.training.bench import LossFunction
 
 
@@ -65,7 +64,7 @@ class ContrastiveTrain(AroundTraining):
 
 @method("moon", family="drift", paper="https://arxiv.org/abs/2103.16257")
 def moon(
-    train: Train, *, base: FedAvg = FILLED, local: Annotated[ContrastiveTrain, Inline()] = FILLED
+    train: Train, *, base: Method = inline(fedavg), local: ContrastiveTrain = inline(ContrastiveTrain)
 ) -> Method:
     """FedAvg whose clients keep their representations near those of the common model and away from their own last one.
 

@@ -5,7 +5,7 @@ The functions work on arrays over the clients that can be chosen; times in secon
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from covey.parts.mix.average import Weighting
 from covey.parts.selection.feedback import ByLosses, remember_losses
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import AroundTraining, Train, best_row, local_fit, reply_of
-from covey.settings import FILLED, Count, Inline, Percentile, Share, validated
+from covey.settings import Count, Percentile, Share, inline, validated
 
 
 @step("utility", gives=(UTILITY,))
@@ -315,9 +315,7 @@ def _weighted(
 
 
 @method("oort", family="selection", paper="https://arxiv.org/abs/2010.06081")
-def oort(
-    train: Train, *, weighting: Weighting = "equal", select: Annotated[ByUtility, Inline()] = FILLED
-) -> Method:
+def oort(train: Train, *, weighting: Weighting = "equal", select: ByUtility = inline(ByUtility)) -> Method:
     """Oort (Lai et al., 2021): clients with much to learn from that are fast enough, and some never tried before.
 
     Utility |B| sqrt(mean squared loss), plus a bonus for clients long unused, times (T / t) ^ penalty for those slower
@@ -329,7 +327,7 @@ def oort(
 
 @method("oort-simple", family="selection")
 def oort_simple(
-    train: Train, *, weighting: Weighting = "equal", select: Annotated[ByPenalisedLoss, Inline()] = FILLED
+    train: Train, *, weighting: Weighting = "equal", select: ByPenalisedLoss = inline(ByPenalisedLoss)
 ) -> Method:
     """Oort as the HACCS paper compares with it: every round the highest losses, times (T / t) ^ penalty for devices
     slower than T, the duration at `percentile` of the reachable ones; no exploration, bonus or pacer.

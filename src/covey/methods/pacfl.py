@@ -14,7 +14,7 @@ from covey.methods.grouped import fedavg_per_group
 from covey.parts.ask_once import answers
 from covey.parts.group.reports import Reports, cut_tree, grouped_by_reports
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Range
+from covey.settings import Count, Range, inline
 from covey.training.models.encoders import as_numbers
 
 Angle = Annotated[float, Range(above=0, most=90)]
@@ -106,7 +106,7 @@ class ByAngles:
 
 
 @method("pacfl", family="clusters", paper="https://arxiv.org/abs/2209.10526")
-def pacfl(train: Train, *, per_round: Count = 10, group: Annotated[ByAngles, Inline()] = FILLED) -> Method:
+def pacfl(train: Train, *, per_round: Count = 10, group: ByAngles = inline(ByAngles)) -> Method:
     """Clients whose data span like subspaces train one model together: a few singular vectors are told once.
 
     Every client tells the first `vectors` left singular vectors of its data; clients are clustered by the smallest

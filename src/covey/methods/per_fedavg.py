@@ -1,13 +1,13 @@
 """Per-FedAvg: personalized federated learning with theoretical guarantees (Fallah et al., 2020)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import random
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, pairs
 from covey.parts.steps.train import Train, best_row
-from covey.settings import FILLED, Count, Inline, Positive
+from covey.settings import Count, Positive, inline
 
 
 @step("meta", shows=NOTHING)
@@ -36,9 +36,7 @@ class MetaTrain(PlainTraining):
 
 
 @method("per-fedavg", family="personalised", paper="https://arxiv.org/abs/2002.07948")
-def per_fedavg(
-    train: Train, *, per_round: Count = 10, local: Annotated[MetaTrain, Inline()] = FILLED
-) -> Method:
+def per_fedavg(train: Train, *, per_round: Count = 10, local: MetaTrain = inline(MetaTrain)) -> Method:
     """Finds the model from which one step on a client's own data gets furthest; each client takes that step before use.
 
     w_k <- w_k - lr g(w_k - alpha g(w_k; D); D') on pairs of batches, w <- mean of the w_k (Fallah et al., 2020,

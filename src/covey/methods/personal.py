@@ -1,25 +1,26 @@
 """FedPer (Arivazhagan et al., 2019), FedRep (Collins et al., 2021), FedBN, Ditto (Li et al., 2021); fine-tuning."""
 
 from dataclasses import replace
-from typing import Annotated
 
 from covey.core import Method, method
-from covey.methods.baselines import FedAvg
+from covey.methods.baselines import fedavg
 from covey.parts.steps.home import TrainWithHome
 from covey.parts.steps.personal import DittoTrain
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Natural, takes
+from covey.settings import Count, Natural, inline, takes
 
 
 @method("fine-tuned", family="personalised")
-def fine_tuned(train: Train, *, base: FedAvg = FILLED) -> Method:
+def fine_tuned(train: Train, *, base: Method = inline(fedavg)) -> Method:
     """FedAvg whose clients train the common model once more on their own data before they use it."""
     return replace(base, name="fine-tuned", adapt=train)
 
 
 @method("fedper", family="personalised", paper="https://arxiv.org/abs/1912.00818")
 @takes(TrainWithHome, without=("norms", "head_epochs"))
-def fedper(train: Train, *, base: FedAvg = FILLED, last: Natural = 2, home: tuple[str, ...] = ()) -> Method:
+def fedper(
+    train: Train, *, base: Method = inline(fedavg), last: Natural = 2, home: tuple[str, ...] = ()
+) -> Method:
     """FedAvg in which the last tensors of the model, its head, stay with each client (Arivazhagan et al., 2019).
 
     An unseen client starts from the head of the first model. Only the rest of the model travels. With adapters of which
@@ -30,7 +31,9 @@ def fedper(train: Train, *, base: FedAvg = FILLED, last: Natural = 2, home: tupl
 
 @method("fedrep", family="personalised", paper="https://arxiv.org/abs/2102.07078")
 @takes(TrainWithHome, without=("norms", "home"))
-def fedrep(train: Train, *, head_epochs: Count = 5, base: FedAvg = FILLED, last: Natural = 2) -> Method:
+def fedrep(
+    train: Train, *, head_epochs: Count = 5, base: Method = inline(fedavg), last: Natural = 2
+) -> Method:
     """FedPer whose clients first train their head alone, and then the common rest alone (Collins et al., 2021).
 
     An unseen client starts from the head of the first model. Only the rest of the model travels.
@@ -43,7 +46,7 @@ def fedrep(train: Train, *, head_epochs: Count = 5, base: FedAvg = FILLED, last:
 
 
 @method("fedbn", family="personalised", paper="https://arxiv.org/abs/2102.07623")
-def fedbn(train: Train, *, base: FedAvg = FILLED) -> Method:
+def fedbn(train: Train, *, base: Method = inline(fedavg)) -> Method:
     """FedAvg in which BatchNorm's weights, biases and statistics stay with each client (Li et al., 2021).
 
     For a model without BatchNorm it is FedAvg. An unseen client starts from those of the first model.
@@ -52,7 +55,7 @@ def fedbn(train: Train, *, base: FedAvg = FILLED) -> Method:
 
 
 @method("ditto", family="personalised", paper="https://arxiv.org/abs/2012.04221")
-def ditto(train: Train, *, base: FedAvg = FILLED, local: Annotated[DittoTrain, Inline()] = FILLED) -> Method:
+def ditto(train: Train, *, base: Method = inline(fedavg), local: DittoTrain = inline(DittoTrain)) -> Method:
     """FedAvg beside which every client trains a model of its own that is held to the common one (Li et al., 2021).
 
     v_k minimises F_k(v) + (pull / 2) ||v - w||^2 in the rounds in which the client works, and is what it uses.

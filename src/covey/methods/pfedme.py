@@ -1,7 +1,7 @@
 """pFedMe: personalized federated learning with Moreau envelopes (Dinh et al., 2020)."""
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from covey.core import NOTHING, Client, Method, Reply, Task, method, step
 from covey.methods.baselines import fedavg
@@ -9,7 +9,7 @@ from covey.parts.steps.served import TRAINED_MODEL
 from covey.parts.steps.stepwise import LocalBatches, PlainTraining, is_finite
 from covey.parts.steps.train import Train, best_row
 from covey.parts.update.optimiser import ServerOptimiser
-from covey.settings import FILLED, Count, Inline, Positive
+from covey.settings import Count, Positive, inline
 
 
 @step("moreau", gives=(TRAINED_MODEL,), shows=NOTHING)
@@ -52,7 +52,7 @@ def pfedme(
     *,
     per_round: Count = 10,
     beta: Positive = 1.0,
-    local: Annotated[MoreauTrain, Inline()] = FILLED,
+    local: MoreauTrain = inline(MoreauTrain),
 ) -> Method:
     """Every client's own model is held to a local copy of the common one, which follows it and is averaged.
 

@@ -1,7 +1,6 @@
 """Power-of-choice (Cho et al., 2020): of a few random candidates, those with the highest loss work."""
 
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from covey.parts.selection.plain import PerRound
 from covey.parts.steps.evaluate import Evaluate
 from covey.parts.steps.size import sizes
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 
 @part("select", "power-of-choice", shows=EXACT_LOSSES)
@@ -60,7 +59,7 @@ def highest(losses: Array, count: int) -> list[int]:
 
 @method("power-of-choice", family="selection", paper="https://arxiv.org/abs/2010.01243")
 def power_of_choice(
-    train: Train, *, select: Annotated[PowerOfChoice, Inline()] = FILLED, weighting: Weighting = "equal"
+    train: Train, *, select: PowerOfChoice = inline(PowerOfChoice), weighting: Weighting = "equal"
 ) -> Method:
     """Power-of-choice (Cho et al., 2020): of some candidates drawn by their data, those with the highest loss work.
 

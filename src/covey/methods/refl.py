@@ -1,7 +1,6 @@
 """REFL: resource-efficient federated learning (Abdelmoniem et al., 2023)."""
 
 from dataclasses import replace
-from typing import Annotated
 
 from covey.core import ROUNDS_OF_SUMS, Key, Method, Round, Shows, method, part
 from covey.methods.baselines import fedavg
@@ -9,7 +8,7 @@ from covey.methods.stale import FirstArrivals
 from covey.parts.mix.late import FreshAndLate
 from covey.parts.selection.plain import PerRound
 from covey.parts.steps import Train
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 PRESENCE: Key[dict[int, int]] = Key("refl.presence")  # in how many rounds each client could be reached
 
@@ -27,7 +26,7 @@ class LeastAvailable(PerRound):
 
 
 @method("refl", family="selection", paper="https://arxiv.org/abs/2111.01108")
-def refl(train: Train, *, per_round: Count = 10, mix: Annotated[FreshAndLate, Inline()] = FILLED) -> Method:
+def refl(train: Train, *, per_round: Count = 10, mix: FreshAndLate = inline(FreshAndLate)) -> Method:
     """The least available clients work while they are there, and replies that come late still count.
 
     A round ends with `per_round` arrivals; what arrives later counts (1 - beta) / (1 + staleness) + beta (1 - exp(-d /

@@ -1,18 +1,19 @@
 """FedAvg with an optimiser at the server: FedAvgM (Hsu et al., 2019), FedAdam, FedYogi, FedAdagrad (Reddi et al.)."""
 
 from dataclasses import replace
-from typing import Annotated
 
 from covey.core import Method, method
-from covey.methods.baselines import FedAvg
+from covey.methods.baselines import fedavg
 from covey.parts.steps.train import Train
 from covey.parts.update.optimiser import ServerOptimiser
-from covey.settings import FILLED, Inline, PartBelowOne, Positive, takes
+from covey.settings import PartBelowOne, Positive, inline, takes
 
 
 @method("fedavgm", family="aggregation", paper="https://arxiv.org/abs/1909.06335")
 @takes(ServerOptimiser, without=("rule", "beta2", "tau"))
-def fedavgm(train: Train, *, lr: Positive = 1.0, base: FedAvg = FILLED, beta1: PartBelowOne = 0.9) -> Method:
+def fedavgm(
+    train: Train, *, lr: Positive = 1.0, base: Method = inline(fedavg), beta1: PartBelowOne = 0.9
+) -> Method:
     """FedAvg with momentum at the server: m <- beta1 m + (w - average), w <- w - lr m."""
     update = ServerOptimiser(rule="momentum", lr=lr, beta1=beta1)
     return replace(base, name="fedavgm", update=update)
@@ -24,7 +25,7 @@ def fedadam(
     train: Train,
     *,
     lr: Positive = 0.01,
-    base: FedAvg = FILLED,
+    base: Method = inline(fedavg),
     beta1: PartBelowOne = 0.9,
     beta2: PartBelowOne = 0.99,
     tau: Positive = 1e-3,
@@ -38,7 +39,7 @@ def fedadam(
 
 
 @method("fedyogi", family="aggregation", paper="https://arxiv.org/abs/2003.00295")
-def fedyogi(train: Train, *, base: Annotated[Method, Inline(fedadam)] = FILLED) -> Method:
+def fedyogi(train: Train, *, base: Method = inline(fedadam)) -> Method:
     """FedAdam whose second moment moves by a bounded amount: v <- v - (1 - beta2) g^2 sign(v - g^2)."""
     assert isinstance(base.update, ServerOptimiser)
     return replace(base, name="fedyogi", update=replace(base.update, rule="yogi"))
@@ -51,7 +52,7 @@ def fedadagrad(
     *,
     lr: Positive = 0.03,
     beta1: PartBelowOne = 0.0,
-    base: FedAvg = FILLED,
+    base: Method = inline(fedavg),
     tau: Positive = 1e-3,
 ) -> Method:
     """FedAdam whose second moment only grows: v <- v + g^2."""

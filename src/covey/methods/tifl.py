@@ -6,7 +6,7 @@ The functions are pure: the state (tiers, credits, probabilities, accuracies) go
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from covey.parts.mix.average import Weighting
 from covey.parts.selection.feedback import ByLosses, remember_losses
 from covey.parts.selection.plain import drawn_clients
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 
 TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
@@ -146,9 +146,7 @@ def stalled(history: Sequence[float], interval: int) -> bool:
 
 
 @method("tifl", family="selection", paper="https://arxiv.org/abs/2001.09249")
-def tifl(
-    train: Train, *, weighting: Weighting = "equal", select: Annotated[ByTier, Inline()] = FILLED
-) -> Method:
+def tifl(train: Train, *, weighting: Weighting = "equal", select: ByTier = inline(ByTier)) -> Method:
     """TiFL (Chai et al., 2020): clients of like speed form tiers, and each round one tier works.
 
     A tier is drawn by probability while it has credits (ceil(rounds / tiers)). When the tier in work made no progress

@@ -13,9 +13,8 @@ from .ranges import Range as Range
 from .ranges import Share as Share
 from .ranges import UpTo100 as UpTo100
 from .registry import register as register
-from .signatures import FILLED as FILLED
-from .signatures import Inline as Inline
 from .signatures import first_difference as first_difference
+from .signatures import inline as inline
 from .signatures import only_with as only_with
 from .signatures import settings_of as settings_of
 from .signatures import takes as takes

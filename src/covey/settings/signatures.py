@@ -44,6 +44,7 @@ EVERYWHERE = {
     "weighting": "what a reply counts by: its samples, equally, or its batches.",
 }
 Maker = TypeVar("Maker", bound=Callable[..., Any])
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +65,12 @@ class Setting:
 def settings_of(maker: Callable[..., Any], *, given: Collection[str] = ()) -> dict[str, Setting]:
     """The settings that a function or dataclass takes, without the arguments in `given`, which the program fills in."""
     signature, hints, lines = _read(maker)
+    inside = inline_parts(maker)
     found: dict[str, Setting] = {}
     for name, parameter in signature.parameters.items():
         if name in given or parameter.kind not in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             continue
-        if whole := maker_of(hints.get(name)):  # its settings are this one's
+        if whole := inside.get(name):  # its settings are this one's
             found |= {
                 each: setting
                 for each, setting in settings_of(whole, given=(*given, *FILLED_IN)).items()
@@ -130,6 +132,14 @@ class TakesParts(Protocol):
     __signature__: inspect.Signature
 
 
+class Marking(Protocol):
+    """A decorator that leaves the type as it is; `covey.mypy` then adds the settings of inline parts."""
+
+    def __call__(self, maker: Maker, /) -> Maker:
+        """The same function or class, marked."""
+        ...
+
+
 class ChecksSettings(Protocol):
     """A function that has been made to check its settings."""
 
@@ -167,33 +177,32 @@ def picked(settings: Mapping[str, Any], part: Callable[..., Any]) -> dict[str, A
 
 @dataclass(frozen=True)
 class Inline:
-    """Marks, in `Annotated`, a part among a method's arguments whose settings count as the method's own.
+    """What makes an argument of which only the settings are given."""
+
+    maker: Callable[..., Any]
+
+
+def inline(maker: Callable[..., Made]) -> Made:
+    """The default of a part among a method's arguments whose settings count as the method's own.
 
     In a file they stand beside the method's. Python may give them so, too, or give the part as it is. Names that the
-    method has itself, and what the program fills in (`FILLED_IN`), are no settings of the part's here.
-
-    Args:
-        maker: of the part, a function with settings; none: the class that is annotated.
+    method has itself, and what the program fills in (`FILLED_IN`), are no settings of the part's here. `covey.mypy` adds
+    them to the signature that mypy sees.
     """
-
-    maker: Callable[..., Any] | None = None
-
-
-FILLED: Any = None  # the default of an argument that is made of its settings before the method is
+    return cast(Made, Inline(maker))
 
 
-def maker_of(hint: Any) -> Callable[..., Any] | None:
-    """What makes an argument whose settings are inline."""
-    kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (None,)
-    return next((mark.maker or kind for mark in marks if isinstance(mark, Inline)), None)
+def inline_parts(maker: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """What makes each of the arguments whose settings are inline."""
+    parameters = _read(maker)[0].parameters
+    return {name: p.default.maker for name, p in parameters.items() if isinstance(p.default, Inline)}
 
 
 def with_parts(maker: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments with every inline part made of its settings among them."""
-    signature, hints, _ = _read(maker)
-    makers = {name: made for name, hint in hints.items() if (made := maker_of(hint))}
+    signature = _read(maker)[0]
     kept = dict(given)
-    for name, made in makers.items():
+    for name, made in inline_parts(maker).items():
         wanted, filled = settings_of(made, given=FILLED_IN), inspect.signature(made).parameters
         own = {
             each: value

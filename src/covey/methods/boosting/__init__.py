@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,7 @@ from covey.methods.boosting.histograms import TellHistograms
 from covey.parts.banks import to_group
 from covey.parts.selection.plain import Everybody, Uniform
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, Natural, PartBelowOne
+from covey.settings import Count, Natural, PartBelowOne, inline
 from covey.settings.parts import GroupPart, PartOf, make_part
 from covey.training.trees.forest import UNIT, Grove
 from covey.training.trees.model import Bins, Depth
@@ -104,7 +104,7 @@ def boosting(
     trees: Count = 60,
     depth: Depth = 3,
     bins: Bins = 64,
-    growth: Annotated[Growth, Inline()] = FILLED,
+    growth: Growth = inline(Growth),
 ) -> Method:
     """Gradient-boosted trees, the same as on pooled data: a round is one level of one tree.
 
@@ -144,7 +144,7 @@ def boosting_personal(
     *,
     own: Count = 20,
     holdout: PartBelowOne = 0.1,
-    common: Annotated[Method, Inline(boosting)] = FILLED,
+    common: Method = inline(boosting),
 ) -> Method:
     """Boosting whose last trees are each client's own, grown at home on what the common ones leave over.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from covey.methods.boosting.cuts import Forests
 from covey.methods.boosting.histograms import ROUNDED, SampleRows, TellHistograms, mean
 from covey.parts.selection.plain import Uniform
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline
+from covey.settings import Count, inline
 from covey.training.rows import Layout
 from covey.training.trees.forest import Grove
 from covey.training.trees.model import NO_SPLIT, Bins, Depth
@@ -117,7 +117,7 @@ def bagging(
     trees: Count = 60,
     depth: Depth = 3,
     bins: Bins = 64,
-    growth: Annotated[Growth, Inline()] = FILLED,
+    growth: Growth = inline(Growth),
 ) -> Method:
     """Trees that clients grow alone: in each round some add one each to the forest, by their shares of the samples.
 

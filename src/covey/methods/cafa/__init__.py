@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from covey.parts.selection.plain import PerRound, drawn_clients
 from covey.parts.steps.privacy import Privacy, SummaryNoise
 from covey.parts.steps.summaries import LabelSummary
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Epsilon, Inline, Positive, UpTo100, first_difference
+from covey.settings import Count, Epsilon, Positive, UpTo100, first_difference, inline
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
@@ -101,7 +101,7 @@ def cafa(
     power: UpTo100 = 2.0,
     weighting: Literal["samples", "equal"] | None = None,
     by_cluster: bool | None = None,
-    group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED,
+    group: ByLabelMix = inline(by_label_mix),
 ) -> Method:
     """FedAvg in which a model counts by its accuracy on the other clients' data (published: and by its cluster's size).
 
@@ -164,9 +164,7 @@ def abfa(
 
 
 @method("cbcc", family="label skew")
-def cbcc(
-    train: Train, *, per_round: Count = 6, group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED
-) -> Method:
+def cbcc(train: Train, *, per_round: Count = 6, group: ByLabelMix = inline(by_label_mix)) -> Method:
     """CAFA without cross-evaluation: models weigh by the size of their client's cluster alone.
 
     w_i = |C(i)| / n with C(i) the client's cluster by label shares (eq. 8), renormalised over the round.
@@ -176,9 +174,7 @@ def cbcc(
 
 
 @method("cbcc-select", family="label skew")
-def cbcc_select(
-    train: Train, *, per_round: Count = 6, group: Annotated[ByLabelMix, Inline(by_label_mix)] = FILLED
-) -> Method:
+def cbcc_select(train: Train, *, per_round: Count = 6, group: ByLabelMix = inline(by_label_mix)) -> Method:
     """Only clients of the largest cluster by label shares, the "IID cluster", participate; their plain mean (eq. 7)."""
     return replace(
         cbcc(train, group=group),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from covey.parts.mix.shared import GroupAverage
 from covey.parts.selection.plain import PerRound, drawn_clients
 from covey.parts.steps.embedding import BitNoise, Embed, Normalise, bit_epsilon, unpack
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, BelowHalf, Count, Inline, Natural
+from covey.settings import BelowHalf, Count, Natural, inline
 
 ENCODER: Key[Tensor] = Key("encoder")
 HOLDERS: Key[list[int]] = Key("clients with the encoder")
@@ -199,7 +199,7 @@ def embedding(
     per: Literal["fleet", "cluster"] = "fleet",
     n_shared: Natural = 0,
     weighting: Weighting = "samples",
-    group: Annotated[ByEmbedding, Inline(by_embedding)] = FILLED,
+    group: ByEmbedding = inline(by_embedding),
 ) -> Method:
     """Clients with similar data train one model together; who is similar shows in a few hundred noisy bits.
 

@@ -22,15 +22,14 @@ from covey.parts.steps.summaries import (
 )
 from covey.parts.steps.train import Train
 from covey.settings import (
-    FILLED,
     Count,
     Epsilon,
-    Inline,
     Natural,
     Positive,
     Range,
     Share,
     first_difference,
+    inline,
     settings_of,
 )
 
@@ -123,9 +122,9 @@ def haccs(
     *,
     schedule: RoundSchedule = "fair",
     weighting: Weighting = "equal",
-    fair: Annotated[FairSchedule, Inline()] = FILLED,
-    published: Annotated[ByCluster, Inline()] = FILLED,
-    group: Annotated[BySummary, Inline(by_summary)] = FILLED,
+    fair: FairSchedule = inline(FairSchedule),
+    published: ByCluster = inline(ByCluster),
+    group: BySummary = inline(by_summary),
 ) -> Method:
     """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
 

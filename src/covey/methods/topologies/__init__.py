@@ -1,7 +1,5 @@
 """Federated learning without a server (Dötzer, Mao et al., Communication Topologies for Decentralized FL)."""
 
-from typing import Annotated
-
 from covey.core import GROUPS, NOTHING, Group, Method, Round, Select, method, part
 from covey.methods.topologies.labels import LabelClusters, Linkage
 from covey.parts.banks import one_per_client, to_owner
@@ -15,13 +13,11 @@ from covey.parts.mix.exchange import (
 )
 from covey.parts.selection.plain import Everybody
 from covey.parts.steps.train import Train
-from covey.settings import FILLED, Count, Inline, validated
+from covey.settings import Count, inline, validated
 
 
 @method("decentralized", family="topology")
-def decentralized(
-    train: Train, *, exchange: Annotated[Exchange, Inline(everybody_exchanges)] = FILLED
-) -> Method:
+def decentralized(train: Train, *, exchange: Exchange = inline(everybody_exchanges)) -> Method:
     """Every client trains its own model and averages it with those of its neighbours on a graph.
 
     w_i <- mean of w_j over i and those it receives from, every `every` rounds. `backbone` is full, ring, wheel
@@ -50,8 +46,8 @@ def label_clusters(
 def hierarchical(
     train: Train,
     *,
-    group: Annotated[LabelClusters, Inline(label_clusters)] = FILLED,
-    exchange: Annotated[Exchange, Inline(clusters_exchange)] = FILLED,
+    group: LabelClusters = inline(label_clusters),
+    exchange: Exchange = inline(clusters_exchange),
 ) -> Method:
     """Clients with like labels form clusters; representatives average their cluster and mix among themselves.
 
@@ -69,8 +65,8 @@ def semi_decentralized(
     train: Train,
     *,
     members_train: bool = False,
-    group: Annotated[LabelClusters, Inline(label_clusters)] = FILLED,
-    exchange: Annotated[Exchange, Inline(representatives_exchange)] = FILLED,
+    group: LabelClusters = inline(label_clusters),
+    exchange: Exchange = inline(representatives_exchange),
 ) -> Method:
     """Only the clusters' representatives train and mix on the backbone; members take their model.
 

@@ -1,0 +1,53 @@
+"""A plugin of mypy: the settings of a method's inline parts are in its signature, `plugins = ["covey.mypy"]`."""
+
+from collections.abc import Callable
+
+from mypy.nodes import ARG_NAMED_OPT, CallExpr, Decorator, Expression, RefExpr
+from mypy.plugin import CheckerPluginInterface, MethodContext, Plugin
+from mypy.types import CallableType, Type, get_proper_type
+
+from covey.settings.signatures import FILLED_IN, Marking, inline
+
+MARKING = f"{Marking.__module__}.{Marking.__qualname__}.__call__"  # of what @method(...) gives back
+INLINE = f"{inline.__module__}.{inline.__qualname__}"
+
+
+class InlineSettings(Plugin):
+    """Adds to what `@method` decorates the settings of every argument whose default is `inline(part)`."""
+
+    def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
+        return with_inline_settings if fullname == MARKING else None
+
+
+def with_inline_settings(marked: MethodContext) -> Type:
+    """The type of the decorated function, with the parts' settings as keyword arguments that can be left out."""
+    function = get_proper_type(marked.default_return_type)
+    if not isinstance(marked.context, Decorator) or not isinstance(function, CallableType):
+        return marked.default_return_type
+    settings: dict[str, Type] = {}
+    for argument in marked.context.func.arguments:
+        for name, kind in part_settings(argument.initializer, marked.api).items():
+            if name not in (*function.arg_names, *FILLED_IN):
+                settings.setdefault(name, kind)
+    return function.copy_modified(
+        arg_names=[*function.arg_names, *settings],
+        arg_types=[*function.arg_types, *settings.values()],
+        arg_kinds=[*function.arg_kinds, *[ARG_NAMED_OPT] * len(settings)],
+    )
+
+
+def part_settings(default: Expression | None, api: CheckerPluginInterface) -> dict[str, Type]:
+    """Name -> type of the settings of the part that a default makes inline; of any other default none."""
+    if not isinstance(default, CallExpr) or not isinstance(default.callee, RefExpr):
+        return {}
+    if default.callee.fullname != INLINE:
+        return {}
+    maker = get_proper_type(api.get_expression_type(default.args[0]))
+    if not isinstance(maker, CallableType):
+        return {}
+    return {name: kind for name, kind in zip(maker.arg_names, maker.arg_types, strict=True) if name is not None}
+
+
+def plugin(version: str) -> type[Plugin]:  # noqa: ARG001
+    """What mypy asks for."""
+    return InlineSettings
