@@ -31,7 +31,7 @@ class RunError(Exception):
 
 
 class SilentRoundError(RunError):
-    """A round in which nobody answered, for no reason that will be there again in the next."""
+    """A round in which nobody answered, for a reason that need not return in the next."""
 
 
 class SpoiledRunError(RunError):
@@ -48,7 +48,7 @@ class Refused(Exception):  # noqa: N818
 
 @contextlib.contextmanager
 def importing(sentence: str) -> Iterator[None]:
-    """Around imports of packages that not everybody has: where one is missing, the sentence says what to install."""
+    """Around imports of optional packages: where one is missing, the sentence says what to install."""
     try:
         yield
     except ImportError as error:
@@ -57,9 +57,9 @@ def importing(sentence: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def user_error(sentence: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Around the reading of what others wrote: whatever fails there is the sentence, and the first line of why.
+    """Around code that reads what others wrote: any failure is this sentence, with the first line of the reason.
 
-    kinds: what is meant, where somebody's own code runs inside, whose other errors say more by themselves.
+    kinds: the errors that are meant, where somebody's own code runs inside whose other errors say more by themselves.
     """
     try:
         yield

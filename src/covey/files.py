@@ -1,4 +1,4 @@
-"""Files that a crash cannot leave half-written, folders that one process has, and what this machine has to give."""
+"""Files that a crash cannot leave half-written, folders that one process holds, and this machine's resources."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _points: list[FailPoint] = []
 
 @contextlib.contextmanager
 def failing_at(point: FailPoint) -> Iterator[None]:
-    """For tests: `point` is called before every change of a file meanwhile, and may raise or end the process."""
+    """For tests: in this block `point` is called before every change of a file, and may raise or end the process."""
     _points.append(point)
     try:
         yield
@@ -103,7 +103,7 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
 
 @contextlib.contextmanager
 def for_their_owner() -> Iterator[None]:
-    """What this process, and those that it starts, write meanwhile can be read by its user only."""
+    """Files that this process and its children write in this block can be read by its user only."""
     before = os.umask(0o077)
     try:
         yield
@@ -114,7 +114,7 @@ def for_their_owner() -> Iterator[None]:
 def owners_folder(folder: Path) -> None:
     """Makes the folder, where there is none, and shuts it to everybody but its owner, whatever its files allow."""
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):  # it is somebody else's, who decides
+    with contextlib.suppress(PermissionError):  # it belongs to somebody else, who decides
         folder.chmod(0o700)
 
 
@@ -210,7 +210,7 @@ def finite(value: Any) -> Any:
 
 @contextlib.contextmanager
 def storing(folder: Path) -> Iterator[None]:
-    """What the disk refuses meanwhile ends the run in one sentence; what was saved before stays as it is."""
+    """A disk error in this block ends the run in one sentence; what was saved before stays as it is."""
     try:
         yield
     except OSError as error:
@@ -255,7 +255,7 @@ def new_run_folder(name: str) -> Path:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, taken: str | None = None) -> Iterator[None]:
-    """Nobody else has the folder meanwhile: the system drops the lock even when this process is killed.
+    """Holds the folder against other processes; the system drops the lock even when this process is killed.
 
     Where another process has it, `taken` is what the user is told; without it, this one waits for its turn.
     """

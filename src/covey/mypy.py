@@ -45,7 +45,9 @@ def part_settings(default: Expression | None, api: CheckerPluginInterface) -> di
     maker = get_proper_type(api.get_expression_type(default.args[0]))
     if not isinstance(maker, CallableType):
         return {}
-    return {name: kind for name, kind in zip(maker.arg_names, maker.arg_types, strict=True) if name is not None}
+    return {
+        name: kind for name, kind in zip(maker.arg_names, maker.arg_types, strict=True) if name is not None
+    }
 
 
 def plugin(version: str) -> type[Plugin]:  # noqa: ARG001

@@ -45,12 +45,12 @@ def uncontrolled(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-# Characters that turn the direction of what follows: with them a name can make others read as something else.
+# Characters that reverse the direction of what follows: with them a name can disguise the text around it.
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def in_order(text: str) -> str:
-    """The text with nothing in it that turns the direction of what stands around it."""
+    """The text without characters that reverse the direction of the text around it."""
     return text.translate(dict.fromkeys(map(ord, TURNS), "\N{REPLACEMENT CHARACTER}"))
 
 
@@ -85,7 +85,7 @@ _timed: list[bool] = []
 
 @contextmanager
 def with_times() -> Iterator[None]:
-    """Lines begin with the time meanwhile: what runs for days is read in logs."""
+    """In this block lines begin with the time: the output of runs over days is read in logs."""
     _timed.append(True)
     try:
         yield
@@ -167,7 +167,7 @@ class Many:
         self.bar.update(self.tasks[title], completed=number, value=self.last[title])
 
     def done(self, title: str, words: str) -> None:
-        """A run has come to its end, with `words` about it where it was not the usual one."""
+        """A run has ended; `words` say how, where it did not end as usual."""
         self.ended += 1
         if title in self.tasks:
             self.bar.remove_task(self.tasks.pop(title))

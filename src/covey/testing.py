@@ -30,7 +30,7 @@ from covey.training.rows import BufferPolicy
 CLIENTS = 8
 ROUNDS = 3
 TRAIN = {"lr": 0.1, "batch": 16}
-CONTRACT = 4  # every so manieth sample: bits need a few batches per client, not many
+CONTRACT = 4  # one sample in so many: to compare bits takes a few batches per client, not many
 MakeFleet = Callable[..., LocalFleet]
 HEAD = ("3",)  # the last layer of the contract's model
 HEAD_SIZE = 64 * 10 + 10
@@ -38,7 +38,7 @@ HEAD_SIZE = 64 * 10 + 10
 
 @cache
 def small_federation(every: int = 1) -> Federation:
-    """Eight clients with different label mixes on the digits, or on every so manieth of their training samples."""
+    """Eight clients with different label mixes on the digits, or on one in `every` of their training samples."""
     digits = load("digits")
     part = replace(digits, train=digits.train[::every])
     return federate(part, partition="dir-class", clients=CLIENTS, seed=3, alpha=0.5)
@@ -54,7 +54,7 @@ def small_fleet(
     every: int = 1,
     model: Mapping[str, Any] | None = None,
 ) -> LocalFleet:
-    """A fleet of eight clients with `every` so manieth sample of the digits, and a perceptron or `model`."""
+    """A fleet of eight clients with one in `every` samples of the digits, and a perceptron or `model`."""
     network = build(**{"name": "mlp", **(model or {})}, input_shape=(1, 8, 8), outputs=10, seed=1)
     engine = Engine(mode=mode, workers=2 if mode in ("threads", "processes") else 0, lanes=lanes)  # type: ignore[arg-type]
     return LocalFleet(

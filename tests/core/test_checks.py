@@ -201,7 +201,8 @@ def test_a_step_that_fails_at_every_client_is_no_drop_out() -> None:
             raise IndexError("there is no such sample")
 
     with pytest.raises(
-        RunError, match=r"round 1: train.sgd fails at every client it was asked of \(8\).*no such sample"
+        RunError,
+        match=r"round 1: train.sgd fails at every client that was asked for it \(8\).*no such sample",
     ):
         run_rounds(replace(FEDAVG, local=Failing(lr=0.1)), small_fleet(), rounds=9)
 

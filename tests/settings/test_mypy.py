@@ -1,4 +1,4 @@
-"""mypy sees the settings of a method's inline parts: what runs is accepted, and what is refused at run time is an error."""
+"""mypy sees the settings of inline parts: what runs is accepted, what is refused at run time is an error."""
 
 import subprocess
 import sys

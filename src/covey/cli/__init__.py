@@ -105,7 +105,7 @@ def main(command: typer.Typer | None = None) -> None:
 
 
 def as_a_line(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    """What was decided, or looks wrong: on the command line there is no line of the user's that it could point to."""
+    """A warning without file and line: on the command line there is no line of the user's that it could point to."""
     if category is UserWarning:
         say(str(message))
     else:

@@ -42,7 +42,7 @@ def advise(
 
     Args:
         epsilon: privacy loss of what each client tells. [default: exact]
-        check: also run what is advised beside FedAvg and local, and say which was best.
+        check: also run the advised method beside FedAvg and local, and say which was best.
         rounds: rounds of --check; trees take as many as they need.
         out: where --check writes. [default: runs/advise-TIME]
         png: also draw the numbers into this picture.
@@ -71,7 +71,7 @@ def advise(
         advice = advise_fleet(asked, epsilon=epsilon)
     Console().print(str(advice), soft_wrap=True, highlight=False, markup=False)
     if epsilon is not None:
-        Console().print(f"Clients told it with a privacy loss of epsilon {epsilon:g} each.")
+        Console().print(f"Clients reported this with a privacy loss of epsilon {epsilon:g} each.")
     print_file(tables, advice.method, "serve" if sites else "run")
     if png is not None:
         draw(advice.heterogeneity, png)
@@ -110,7 +110,7 @@ def print_file(tables: dict[str, Any], method: str, command: str) -> None:
 
 
 def draw(found: Heterogeneity, path: Path) -> None:
-    """The numbers as shares of what is high."""
+    """Draws each number as a share of a high value."""
     from covey.fleet.heterogeneity.words import HETEROGENEITY_LEVELS, WORDS
     from covey.report.figures import draw_bars
 
@@ -123,7 +123,7 @@ def draw(found: Heterogeneity, path: Path) -> None:
 
 
 def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | None) -> None:
-    """Runs what is advised, FedAvg and local side by side, and says which of them to use."""
+    """Runs the advised method, FedAvg and local side by side, and says which of them to use."""
     from covey.cli.run import interruptible
     from covey.cli.run import show as show_runs
     from covey.files import new_run_folder
@@ -156,7 +156,7 @@ def checked(tables: dict[str, Any], advice: Advice, rounds: int, out: Path | Non
 
 
 def verdict(scores: Mapping[str, Mapping[int, float]], wanted: Sequence[str]) -> str:
-    """Which method to use: the best, unless it is not ahead of another beyond chance (paired over clients)."""
+    """The method to use: the best, unless it is not significantly ahead of another (paired over clients)."""
     from covey.report.seeds import paired
 
     names = list(dict.fromkeys(name for name in wanted if name in scores))

@@ -17,7 +17,7 @@ def audit(file: Path, *, contains: str | None = None, last: Natural | None = Non
 
     Args:
         file: the file audit.jsonl, or the folder it is in: a site's --state, or a run's folder.
-        contains: the head of this trail as it was noted elsewhere: it must still be in it.
+        contains: a head of this trail that was noted elsewhere: the trail must still contain it.
         last: print only so many lines, the last.
     """
     from covey.deploy.audit import AUDIT_FILE, checked_lines
@@ -32,7 +32,7 @@ def audit(file: Path, *, contains: str | None = None, last: Natural | None = Non
     for line in lines[-last:] if last else lines if last is None else []:
         console.print(f"{line.number:>5} {line.facts['time']} {words(line.facts)}")
     if contains is not None and contains not in {line.hash for line in lines}:
-        raise RunError(f"{path} does not contain {contains}: it is another trail, or lines were taken away")
+        raise RunError(f"{path} does not contain {contains}: it is another trail, or lines were removed")
     if not lines:
         raise RunError(f"{path} has no line yet")
     if lines[-1].torn:

@@ -41,7 +41,7 @@ def made(*paths: Path) -> None:
 
 
 def make(folder: Path, *, host: list[str] | None = None, site: list[str] | None = None) -> None:
-    """Make a CA and the server's certificate; what is there stays.
+    """Make a CA and the server's certificate; existing ones are kept.
 
     Args:
         folder: the server's folder of certificates and keys.
@@ -83,7 +83,7 @@ def sign(folder: Path, file: Path, *, days: int = 365) -> None:
     Args:
         folder: the server's folder of certificates and keys.
         file: a site's request: NAME.csr.
-        days: how many days the certificate holds.
+        days: how many days the certificate is valid.
     """
     from covey.deploy.enrolment import sign as signed
 
@@ -121,7 +121,7 @@ def show(folder: Path) -> None:
         table.add_row(site.name, str(site.client), site.fingerprint, until, site.state())
     Console().print(table)
     if (folder / "server.crt").exists():
-        console.print(f"the server's certificate ends on {expiry(folder):%Y-%m-%d}")
+        console.print(f"the server's certificate expires on {expiry(folder):%Y-%m-%d}")
 
 
 def revoke(folder: Path, name: str) -> None:
@@ -144,7 +144,7 @@ def renew(folder: Path, names: list[str] | None = None, *, days: int = 365, serv
         folder: the server's folder of certificates and keys.
         names: sites to renew. [default: all]
         days: how many days the certificate holds.
-        server: the server's certificate, too.
+        server: also renew the server's certificate.
     """
     from covey.deploy.certs import server_certificate
     from covey.deploy.enrolment import renew as renewed

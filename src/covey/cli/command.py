@@ -24,10 +24,10 @@ COMMON = {
     "method": "The method (see covey methods).",
     "out": "The folder to write. [default: runs/NAME-TIME]",
     "name": "Show this one's settings.",
-    "seeds": "With how many seeds everything is run: the seed itself and the next ones.",
+    "seeds": "Run everything with this many seeds: the seed itself and the next ones.",
     "processes": "The most runs at once. [default: what memory and cores allow]",
     "resume": "Resume the study in this folder.",
-    "changed_code": "With --resume: continue though your own code or data changed.",
+    "changed_code": "With --resume: continue even if your own code or data have changed.",
     "certs": "The folder that covey certs made.",
     "insecure": "No TLS and no keys; only on loopback.",
 }
@@ -46,7 +46,7 @@ class FleetOptions:
         partition: who gets which data (partition.name; see covey partitions).
         alpha: how even the partition is; small is skewed (partition.alpha).
         set_: any setting: table.key=value. Repeatable.
-        seed: the seed that everything random follows from.
+        seed: the seed of everything random.
     """
 
     dataset: str | None = None

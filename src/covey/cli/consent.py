@@ -121,7 +121,9 @@ def clock(site: Site, request: Mapping[str, Any]) -> str:  # noqa: ARG001
     ahead = time.time() - float(request.get("time", time.time()))
     if not -BEHIND < ahead < AHEAD:
         raise Refused(f"this machine's clock differs from the server's by {ahead:.0f} s")
-    return f"this machine's clock and the server's differ by {abs(ahead):.1f} s, the way included"
+    return (
+        f"this machine's clock and the server's differ by {abs(ahead):.1f} s, including the time on the way"
+    )
 
 
 def study(site: Site, request: Mapping[str, Any]) -> str:

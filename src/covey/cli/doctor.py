@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from covey.errors import RunError
 
-# extra -> what it is for; the packages themselves stand in the installed package's metadata
+# extra -> what it is for; the packages themselves are listed in the installed package's metadata
 EXTRAS = {
     "fast": "small models many times faster on a processor",
     "private": "noise on sums, accounting, secure draws",
@@ -95,7 +95,7 @@ def machine() -> Iterator[CheckRow]:
     from covey.files import usable_cores
 
     yield "system", f"{platform.system()} {platform.machine()}"
-    yield "cores", f"{usable_cores()} of {os.cpu_count()} for this process (COVEY_CORES takes fewer)"
+    yield "cores", f"{usable_cores()} of {os.cpu_count()} for this process (COVEY_CORES sets fewer)"
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB"
     yield "GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none that PyTorch finds"

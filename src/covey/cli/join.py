@@ -22,18 +22,18 @@ class JoinOptions:
     """What a site gives, keeps and allows.
 
     Args:
-        data: FILE.py:FUNCTION that gives the site's data.
+        data: FILE.py:FUNCTION that returns the site's data.
         table: a CSV, Parquet or Excel file: the site's data without any code.
         label: with --table: the column to predict.
-        exclude: with --table: a column that is no input. Repeatable.
+        exclude: with --table: a column that is not an input. Repeatable.
         key: this site's key, from covey certs.
         ca: the CA's certificate, from covey certs.
         name: this site's name. [default: the key's file name]
         state: where the site keeps its state.
         budget: the most privacy loss of this site, ever, as epsilon per sample (not per client); what cannot be
             counted is refused.
-        anchor: a second folder in another place, which remembers how much was told of these data: that --state was
-            deleted or set back is then noticed. [default: none, and it cannot be noticed]
+        anchor: a second folder in another place that records how much was told of these data, so that a deleted or
+            restored --state is noticed. [default: none, and it goes unnoticed]
         trust_server: with --budget: let the server have updates and evaluations on test data without noise of this
             site's own, and numbers of samples, which the budget does not count.
         allow: FILE.py:NAME of a step, model, objective, metric or optimiser of your own that the server may ask for by
@@ -42,11 +42,11 @@ class JoinOptions:
         most_parameters: the largest model that this site trains.
         most_seconds: the longest that one request may take.
         most_megabytes: the largest request that this site takes.
-        show: print the server's study in plain words, and end; HOST:PORT may be the study's file.
+        show: print the server's study in plain words, and exit; HOST:PORT may be the study's file.
         approve: the name of the person who approves the study that --show showed; from then on this site answers
             nothing else. With --budget and --most-cpu, which then hold for it.
         most_cpu: with --approve: the most CPU seconds, in all, for the study.
-        check: say whether network, version, clock, study, data, schema and budget fit, and end.
+        check: say whether network, version, clock, study, data, schema and budget fit, and exit.
     """
 
     data: str | None = None
@@ -73,7 +73,7 @@ class JoinOptions:
 
     @property
     def looks(self) -> bool:
-        """Whether it is the study that is wanted, and not to participate."""
+        """Whether the site only looks at the study, and does not participate."""
         return self.show or self.approve is not None
 
     @property
@@ -126,7 +126,7 @@ class JoinOptions:
             raise UserError("--table goes with --label, and --exclude with both")
 
     def check_address(self, address: str) -> None:
-        """Refuses what is no address, and an open one without keys."""
+        """Refuses what is not an address, and without keys any but one of loopback."""
         from covey.deploy.superlink import LOOPBACK
 
         host, _, port = address.rpartition(":")
@@ -146,11 +146,11 @@ class JoinOptions:
             raise UserError(f"--budget is {budget!r}; allowed: a number above 0")
         if self.anchor is not None and self.anchor.resolve().is_relative_to(self.state.resolve()):
             raise UserError(
-                f"--anchor is {self.anchor}, which goes when --state {self.state} goes; give another place"
+                f"--anchor is {self.anchor}, which is deleted with --state {self.state}; give another place"
             )
         if self.trust_server and budget is None:
             raise UserError(
-                "--trust-server needs --budget: without one the server is told all that it asks for"
+                "--trust-server needs --budget: without one the server is told everything it asks for"
             )
 
 

@@ -65,7 +65,7 @@ def look(
 
 
 def drawn(counts: np.ndarray, classes: list[str], names: list[str], sizes: list[int]) -> Table:
-    """The counts by class of the first clients, who are called so, as shaded cells; and how many samples each has."""
+    """The counts by class of the first clients, under these names, as shaded cells; and how many samples each has."""
     table = Table(box=None, padding=0, pad_edge=False)
     table.add_column("client", justify="right", max_width=24)
     for name in classes:

@@ -7,7 +7,7 @@ from covey.terminal import say
 
 
 def model(state: Path, *, out: Path | None = None) -> None:
-    """Take a site's own model home: what it is, how good it was here, and a file to use with covey predict.
+    """Show a site's own model: what it is and how good it was here; with --out, write it for covey predict.
 
     Args:
         state: a site's --state folder.

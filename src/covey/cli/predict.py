@@ -1,4 +1,4 @@
-"""`covey predict` and `covey export`: what a trained model answers, as a CSV file, and models for other programs."""
+"""`covey predict` and `covey export`: a trained model's predictions as a CSV file, and models for other programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def export(
         format: of the files: safetensors, torch or onnx.
         out: the folder to write. [default: models in the run folder]
         client: only the model of this client, by name or number.
-        changed_code: also where the code of your own network has changed.
+        changed_code: also if the code of your own network has changed.
     """
     from covey.runs.models import export as write
 
@@ -45,9 +45,9 @@ def predict(
     out: Path | None = None,
     changed_code: bool = False,
 ) -> None:
-    """Say what a trained model answers: the class of every sample with the probability of each, or its value.
+    """Predict with a trained model: the class of every sample with the probability of each class, or its value.
 
-    Columns of a table that the model does not use, such as IDs, stand beside the answers.
+    Columns of a table that the model does not use, such as IDs, are copied beside the predictions.
 
     Args:
         model: a run folder, or a model file.
@@ -62,7 +62,7 @@ def predict(
     if not input_.exists():
         raise UserError(f"INPUT {input_} is not there")
     if out is not None and (out.is_dir() or any(same_file(out, one) for one in (model, input_, examples))):
-        raise UserError(f"--out is {out}; it must be a file of its own, which the answers are written to")
+        raise UserError(f"--out is {out}; it must be a file of its own, which the predictions are written to")
     served = model_at(model, client, examples, changed_code)
     rows = as_input(input_, served.facts.inputs.schema)
     answers = served.predict(rows)

@@ -67,7 +67,7 @@ def privacy(
         tables.setdefault("method", {}).setdefault("name", "fedavg")
         tables["method"]["per_round"] = per_round
     given = private_table(tables.get("private", {}), epsilon, noise, delta, level)
-    # every client would make another epsilon of it
+    # the epsilon would differ from client to client
     single = given["level"] == "example" and given.pop("noise", None)
     tables["private"] = given | ({"epsilon": 1.0} if single else {})
     config = resolve(tables)

@@ -37,7 +37,7 @@ def run(
     """Run one method and write a run folder with its report.
 
     Args:
-        resume: resume the run in this folder, with --rounds to so many in all.
+        resume: resume the run in this folder; with --rounds, up to that many in all.
         engine: where the clients are simulated: local or ray. [default: local]
         address: the Ray cluster. [default: RAY_ADDRESS, or one started here]
         epsilon: with --resume and more --rounds of a private run: what all rounds may cost, a number, or same-noise
@@ -75,7 +75,7 @@ def run(
 def go_on(
     folder: Path, rounds: int | None, epsilon: LongerBudget | None, changed_code: bool, from_round: int | None
 ) -> None:
-    """The run in a folder, to its end or to so many rounds."""
+    """Continues the run in a folder, to its end or up to that many rounds."""
     from covey.runs.config import config_in
     from covey.runs.run import resume
 
@@ -125,8 +125,8 @@ def compare(
 ) -> None:
     """Run several methods on the same fleet, seeds and failures: one table, one report with all curves.
 
-    With --seeds, each is run with so many seeds, side by side: means with 95 % intervals, and paired tests against the
-    first method.
+    With --seeds, each is run with that many seeds, side by side: means with 95 % intervals, and paired tests against
+    the first method.
 
     Args:
         methods: methods, and TOML files: a fleet, or methods composed of parts.
@@ -157,7 +157,7 @@ def compare(
 def compared(methods: list[str], options: RunOptions) -> dict[str, dict[str, Any]]:
     """The tables of every run of a comparison by its name: methods, and files that compose one.
 
-    The first file says what the fleet is, and so do the options; of further ones only their method counts.
+    The first file and the options say what the fleet is; of further files only the method counts.
     """
     from covey.runs.compare import is_composed, with_method
     from covey.settings.toml import read_tables

@@ -38,18 +38,18 @@ class ServeOptions:
 
     Args:
         resume: resume the run in this folder.
-        or_resume: with --out: continue with this run where the folder has it already. For services that are restarted.
+        or_resume: with --out: continue the run that the folder has already, if any. For services that are restarted.
         clients: sites to wait for. [default: data.clients]
-        data: FILE.py:FUNCTION that gives the server's own test data. [default: data.name]
+        data: FILE.py:FUNCTION that returns the server's own test data. [default: data.name]
         host: where sites connect to.
         port: the only port to expose.
-        status_port: a port of loopback with the status page and /metrics.
+        status_port: a loopback port for the status page and /metrics.
         status_host: another address for the status page, which then needs --status-key.
         status_key: a file with a password that the status page asks a browser for.
-        scale: standardise inputs by what the sites tell, where the server's test data have no scale of their own.
-        scale_epsilon: privacy loss of what a site tells for that, also of tables. [default: exact sums]
+        scale: standardise inputs by what the sites report, where the server's test data have no scale of their own.
+        scale_epsilon: privacy loss of what a site reports for that, also of tables. [default: exact sums]
         scale_range: the agreed range of inputs that are not pictures, for --scale-epsilon: LOW HIGH.
-        publish: write the signed study of this run to a file for the sites, and end.
+        publish: write the signed study of this run to a file for the sites, and exit.
         set_: any setting: table.key=value. Repeatable.
     """
 
@@ -324,18 +324,18 @@ def asked_scale(epsilon: float | None, limits: tuple[float, float] | None) -> Te
 
 
 def server_warning(certs: Path) -> list[str]:
-    """Says in time that the server's certificate ends."""
+    """Warns in time that the server's certificate expires."""
     from covey.deploy.certs import expiry
     from covey.deploy.site_list import SOON
 
     left = (expiry(certs) - datetime.now(UTC)).days
-    return [f"the server's certificate ends in {left} days; covey certs renew {certs} --server"] * (
+    return [f"the server's certificate expires in {left} days; covey certs renew {certs} --server"] * (
         left < SOON
     )
 
 
 def loaded(where: str, name: str) -> Any:
-    """What FILE.py:FUNCTION gives; a function with an argument is told the site's name."""
+    """What FILE.py:FUNCTION returns; a function with an argument is given the site's name."""
     file, function = file_and_name(where)
     if not is_file(file):
         raise UserError(f"--data is {where!r}; it must be FILE.py:FUNCTION")

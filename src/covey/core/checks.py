@@ -1,4 +1,4 @@
-"""What keeps clients from ending or spoiling a round: a part that fails over some answers is asked again without."""
+"""Keeps clients from ending or spoiling a round: a part that fails on some replies runs again without them."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class HeardReplies:
 
     @property
     def heard(self) -> set[int]:
-        """Who has told anything."""
+        """The clients that have replied to anything."""
         return {reply.id for replies in self.told.values() for reply in replies}
 
     @contextmanager
     def forgetting(self) -> Iterator[None]:
-        """What is told in here is used at once: the answers of a million clients are not kept for a second try."""
+        """Replies in this block are used at once: those of a million clients are not kept for a second try."""
         before, self.kept = self.kept, False
         try:
             yield
@@ -68,7 +68,7 @@ class HeardReplies:
 
     @contextmanager
     def keeping(self) -> Iterator[HeardReplies]:
-        """For the time of one part."""
+        """Keeps replies while one part runs."""
         self.kept = True
         try:
             yield self
@@ -77,10 +77,10 @@ class HeardReplies:
 
 
 def without_culprits(now: Round, part: Callable[[Round], T]) -> T:
-    """What the part makes of the round; where it fails over some clients' answers, what it makes of the others'.
+    """The part's result for the round; where some clients' replies make it fail, its result without them.
 
-    Those clients' answers are then refused, if they are fewer than half of all who told anything. A part that fails
-    whoever is left out has a fault of its own, which is raised as it is; so is everything under `engine.debug`.
+    Those replies are then refused, if they come from fewer than half of the clients that replied. A part that fails
+    whoever is left out is itself at fault: its error is raised as it is, and so is every error under `engine.debug`.
     """
     before = _changeable(now)
     with now.fleet.answers.keeping() as answers:
@@ -102,8 +102,8 @@ def _made_without(
     before: Mapping[str, Any],
     error: Exception,
 ) -> T:
-    """What the part makes of the round without those over whom it fails; `error` where that is nobody in particular."""
-    reason = f"the method fails over what it says: {type(error).__name__}: {error}"
+    """The part's result without the clients that make it fail; `error` where no client in particular does."""
+    reason = f"the method fails on its reply: {type(error).__name__}: {error}"
 
     def made(without: frozenset[int]) -> tuple[T] | None:
         now.fleet.answers.again(without)
@@ -117,7 +117,7 @@ def _made_without(
     culprits = fewest(suspects, lambda without: made(without) is not None)
     result = made(culprits) if 2 * len(culprits) < len(suspects) or len(culprits) == 1 else None
     if result is None and len(suspects) == 1:
-        # nothing can be made of no answer: others may do better next time
+        # with no reply at all there is nothing to work on
         _refuse(suspects, now.fleet, part, now.number, reason)
         raise SilentRoundError(f"round {now.number}: {now.fleet.ledger.last_problem()}") from error
     if result is None:
@@ -127,10 +127,10 @@ def _made_without(
 
 
 def fewest(suspects: Sequence[int], works: Callable[[frozenset[int]], bool]) -> frozenset[int]:
-    """The suspects without whom it works, and not without fewer of them (QuickXplain, Junker, 2004).
+    """A smallest set of suspects without whom it works (QuickXplain, Junker, 2004).
 
-    A handful among n are found in some log2 n tries each. All of them are given back where no such set is found within
-    `TRIES` times that: then it is hardly their doing.
+    Each culprit among n takes about log2 n tries. All suspects are returned where no such set is found within `TRIES`
+    times that: then they are hardly to blame.
     """
     left = TRIES * (1 + math.ceil(math.log2(len(suspects))))
 
@@ -184,9 +184,9 @@ def _refuse(clients: Sequence[int], fleet: Fleet, part: Callable[..., Any], roun
 
 
 def check_round(method: Method, now: Round) -> None:
-    """Says at once why a round has no reply that counts, or that nobody's training leads anywhere.
+    """Raises at once, with the reason, where no reply of a round counts or where everybody's training diverges.
 
-    A mistake that every client makes again and training that diverges end the run; silence may pass.
+    A failure that every client would repeat and diverging training end the run; a round without replies may pass.
     """
     ledger, asked = now.fleet.ledger, len(now.tasks)
     if diverging(now):
@@ -200,7 +200,7 @@ def check_round(method: Method, now: Round) -> None:
         return
     if asked and ledger.failed_in_round == asked:
         raise RunError(
-            f"round {now.number}: {method.local.kind} fails at every client it was asked of ({asked}). "
+            f"round {now.number}: {method.local.kind} fails at every client that was asked for it ({asked}). "
             f"{ledger.last_problem()}"
         )
     if not asked:
@@ -217,10 +217,10 @@ def check_turnout(fleet: Fleet, number: int) -> None:
 
 
 def diverging(now: Round) -> bool:
-    """Whether the loss of everybody who trained is beyond all measure, and they are not one or two among many.
+    """Whether the losses of all who trained have exploded, and they are more than one or two among many.
 
-    That is: it is no finite number; or, in the first round and where no reply counts, it is a thousand times that of
-    guessing. In the first round two are enough to say so, later it takes three: liars may be alone in a round.
+    Exploded: not a finite number; or, in the first round and where no reply counts, a thousand times the loss of
+    guessing. In the first round two such clients are enough, later it takes three: only liars may have replied.
     """
     losses = _losses(now)
     enough = min(len(now.here), 2 if now.number == 1 else 3)
@@ -247,7 +247,7 @@ def _losses_in_words(now: Round) -> str:
 
 
 def not_measurable(fleet: Fleet, round: int, where: str = "the global test set") -> RunError:
-    """Why no model could be evaluated there: on the server's own test data, no client has to do with it."""
+    """Why no model could be evaluated there; in evaluation on the server's own test data no client is involved."""
     what, problem = fleet.ledger.latest or ("lost", None)
     reason = problem.reason if problem is not None else "for no known reason"
     if what == "lost":
@@ -275,7 +275,7 @@ def as_chosen(method: Method, chosen: Any, here: Sequence[int]) -> list[int]:
 
 
 def check_bank(method: Method, now: Round) -> None:
-    """A bank is a table of whole rows; one with NaN or infinity is never kept."""
+    """Checks that the new bank is a table of whole rows; one with NaN or infinity is never kept."""
     rows, size = now.models, now.fleet.layout.size
     if not isinstance(rows, Tensor) or rows.dim() != 2 or not len(rows) or rows.shape[1] != size:
         found = f"of shape {tuple(rows.shape)}" if isinstance(rows, Tensor) else f"a {type(rows).__name__}"
@@ -299,7 +299,7 @@ def is_finite(rows: Tensor) -> bool:
 
 
 def culprit(fleet: Fleet, since: int = 0) -> tuple[int, int, float] | None:
-    """Who sent the update that stands out most of all rounds after `since`: round, client, times the others'."""
+    """Who sent the longest update of all rounds after `since`: round, client, how many times as long as the others'."""
     found = [one for one in fleet.ledger.longest if one[0] > since and one[2] >= STANDS_OUT]
     return max(found, key=lambda one: one[2], default=None)
 
@@ -310,7 +310,7 @@ def culprit_in_words(fleet: Fleet, round: int) -> str:
     if found is not None:
         when, client, times = found
         return f". In round {when} the update of client {client} was {times:.3g} times as long as the others'"
-    return '; where clients may lie together, robust.name = "median"' if round > 1 else ""
+    return '; where clients may collude, robust.name = "median"' if round > 1 else ""
 
 
 def _remedy(step: Step) -> str:

@@ -30,8 +30,8 @@ def take_apart(value: Any, *, alike: bool = False) -> tuple[Any, dict[str, Tenso
     return _taken(value, "", arrays, alike), arrays
 
 
-# Functions that call themselves stand alone: inside of another they hold themselves, and its arrays, until the
-# collector of circles comes by, which it seldom does where objects are few and large.
+# Recursive functions are not nested: a nested one refers to itself, and so keeps its arrays until the cyclic garbage
+# collector runs, which it seldom does where objects are few and large.
 def _taken(part: Any, path: str, arrays: dict[str, Tensor], alike: bool) -> Any:
     """One part as JSON data; its arrays are put beside the others."""
     if part is None or type(part) in PLAIN:
@@ -128,7 +128,7 @@ def _values(data: Any, arrays: Mapping[str, Tensor]) -> list[Any]:
 
 
 def _rows(parts: Any, arrays: Mapping[str, Tensor]) -> list[tuple[Any, ...]]:
-    """Value after value, what the columns hold of it."""
+    """The values one by one, each read from its place in the columns."""
     return list(zip(*(_values(part, arrays) for part in parts), strict=True))
 
 

@@ -54,7 +54,7 @@ class Busy:
 
 @dataclass(kw_only=True)
 class Conduct:
-    """How a client's updates were beside the others' over the run: how many, and of these too long, and backwards."""
+    """A client's updates compared with the others': how many, how many too long, how many pointing backwards."""
 
     updates: int = 0
     long: int = 0
@@ -91,7 +91,7 @@ class Ledger:
     # round, client, times the others' update
     longest: list[tuple[int, int, float]] = field(default_factory=list)
     conduct: dict[int, Conduct] = field(default_factory=dict)  # client -> how its updates were
-    barred: dict[int, str] = field(default_factory=dict)  # client -> why it participates no more
+    barred: dict[int, str] = field(default_factory=dict)  # client -> why it no longer participates
     work: float = 0.0  # computing of the clients, in samples trained once
     work_measuring: float = 0.0
     times_measured: int = 0
@@ -122,7 +122,7 @@ class Ledger:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """What is asked in here is asked at the same time: the clock moves by the longest of it alone."""
+        """Questions in this block are asked at the same time: the clock moves by the longest of them only."""
         self.longest_at_once = 0.0
         try:
             yield
@@ -158,28 +158,28 @@ class Ledger:
         self.note_problem("refused", Problem(client=client, kind=kind, round=round, reason=reason))
 
     def tell(self, client: int, epsilon: float, *, kind: str, whole: bool = False) -> None:
-        """Books what a client says it has spent in all on summaries and the like; what is new of it was told now."""
+        """Books the total that a client says it has spent on summaries and the like; the increase was spent now."""
         news = epsilon - self.epsilon.get(client, 0.0)
         self.epsilon[client] = epsilon
         if news > 0:
             self.lose(client, Loss(what=answers_called(kind), mechanism="stated", noise=news, whole=whole))
 
     def lose(self, client: int, loss: Loss, times: int = 1) -> None:
-        """Books what a client told under noise, in every try of this round; a promise holds for all of them."""
+        """Books what a client told under noise, in every try of this round; a promised bound covers all tries."""
         tries = 1 if loss.mechanism == "promised" else self.tries
         add_loss(self.told.setdefault(client, {}), loss, tries * times)
 
     def note_longest(self, round: int, client: int, times: float) -> None:
-        """Who sent the longest update of the round beside the others': whom to ask first should the run be spoiled."""
+        """Who sent the round's longest update beside the others': the first suspect should the run be spoiled."""
         self.longest = [*self.longest[1 - LONGEST_KEPT :], (round, client, times)]
 
     def note_direction(self, client: int, *, cosine: float, apart: float) -> None:
-        """How an update points beside the others' of its model."""
+        """How an update points compared with the others of its model."""
         one = self.conduct.setdefault(client, Conduct())
         one.compared, one.cosine, one.apart = one.compared + 1, one.cosine + cosine, one.apart + apart
 
     def note_conduct(self, client: int, *, long: bool, against: bool, times: float) -> None:
-        """One more update of a client: whether it was too long, and backwards, beside the others'."""
+        """One more update of a client: whether it was too long, or backwards, compared with the others."""
         one = self.conduct.setdefault(client, Conduct())
         one.updates += 1
         one.long += long

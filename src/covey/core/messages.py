@@ -11,7 +11,7 @@ from torch import Tensor
 LOGGED = (
     "loss",
     "batches",
-)  # what every training says of itself, which only the log of the run wants to know
+)  # statistics of every training, which only the log of the run uses
 DEEPEST = 50  # lists and tables inside one another
 
 
@@ -25,7 +25,7 @@ class Task:
         args: plain settings.
         shared: leading columns that are the same in all rows, and charged once.
         held: positions of rows that the client already has, which are not charged.
-        keep: whether the row that it makes stays where it is and is not charged; statistics that it tells are.
+        keep: whether the row that it makes stays at the client and is not charged; its statistics are.
         source: who sends the rows.
         columns: of the rows, those that travel, where the client's network is narrower than the others'; the rows are
             zero elsewhere. None: all.
@@ -62,13 +62,13 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reply:
-    """Client -> server: a row (or none), which row it came from, how many samples stand behind it, and statistics.
+    """Client -> server: a row (or none), the row it started from, how many samples it was made from, statistics.
 
     Args:
         id: of the client.
         vector: the row; none where only statistics are told.
         slot: the row of the bank that it started from.
-        size: how many samples stand behind it.
+        size: how many samples it was made from.
         stats: plain numbers and arrays.
 
     Examples:
@@ -88,7 +88,7 @@ class Reply:
         return (4 * self.vector.numel() if self.vector is not None else 0) + plain_bytes(self.stats)
 
     def sent(self, task: Task) -> int:
-        """Bytes that have to travel to the server: where the row stays, the statistics beside the log of training."""
+        """Bytes that have to travel to the server; where the row stays, the statistics without the log of training."""
         if not task.keep:
             return self.nbytes
         return plain_bytes({name: value for name, value in self.stats.items() if name not in LOGGED})

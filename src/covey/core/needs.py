@@ -1,7 +1,7 @@
 """What one part of a method gives and another needs.
 
 A part says so in two attributes, `needs` and `gives`; a `Key` is what it keeps in the server's memory. A method is
-checked when it is composed: what nobody gives is one sentence then, and never a silent default in a run.
+checked when it is composed: what no part gives is one error then, and never a silent default in a run.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def missing(parts: Mapping[str, object]) -> dict[Fact, str]:
 def check_parts(parts: Mapping[str, object]) -> None:
     """Raises one sentence where a part lacks something, or where two give the same fact in their own ways.
 
-    `parts` go by what a user calls them: "select haccs".
+    `parts` have the names that a user gives them: "select haccs".
     """
     for fact, name in missing(parts).items():
         raise UserError(f"{name} needs {fact.name}: {fact.remedy}")

@@ -46,12 +46,12 @@ def answers_called(kind: str) -> What:
 
 
 def add_loss(told: Told, loss: Loss, times: int = 1) -> None:
-    """Counts it in."""
+    """Adds it to the counts."""
     told[loss] = told.get(loss, 0) + times
 
 
 def plain_losses(told: Mapping[Loss, int]) -> list[list[Any]]:
-    """As a file keeps them."""
+    """The losses as a file keeps them."""
     # not `astuple`, whose deep copies would be most of a large fleet's checkpoint
     return [[*(getattr(loss, name) for name in IN_A_FILE), times] for loss, times in told.items()]
 
@@ -69,7 +69,7 @@ def plain_by_client(told: Mapping[int, Mapping[Loss, int]]) -> dict[str, list[li
 
 
 def losses_of(plain: Iterable[Iterable[Any]]) -> Told:
-    """Of what a file kept."""
+    """The losses that a file kept."""
     told: Told = {}
     for entry in plain:
         what, mechanism, noise, rate, chosen, of, whole, times = entry

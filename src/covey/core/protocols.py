@@ -29,9 +29,7 @@ class Account(Protocol):
     """What a real device has spent on telling about its data: it outlives every round and run."""
 
     epsilon: float
-    unsaid: (
-        Callable[[str], None] | None
-    )  # takes what the server must not hear of a failure; none where it may
+    unsaid: Callable[[str], None] | None  # told what the server must not know of a failure; none where it may
 
     def spend(self, epsilon: float, *, budget: float | None = None) -> float:
         """Books a loss and gives the new total; refuses beyond the device's own budget or the one given."""
@@ -130,7 +128,7 @@ class Step(Protocol):
         return reply
 
     def misfit(self, reply: Reply, layout: Layout, known: Known) -> str:  # noqa: ARG002
-        """Why no client of which the server knows that much can have this row, as the server uses it; or nothing."""
+        """Why no client of which the server knows that much can have this row, as the server uses it; or empty."""
         return ""
 
     def spared(self, layout: Layout) -> int:  # noqa: ARG002
@@ -152,7 +150,7 @@ class Rule(Protocol):
         ...
 
     def fewest(self) -> int:
-        """Of how many rows, at least, it withstands a bad one."""
+        """The fewest rows among which it withstands a bad one."""
         ...
 
 
@@ -187,7 +185,7 @@ class Fleet(Protocol):
     def ledger(self) -> Ledger: ...
     @property
     def answers(self) -> HeardReplies:
-        """What the part that is asked now was told; `ask` goes through it."""
+        """The replies to the part that runs now; `ask` goes through it."""
         ...
 
     @property

@@ -314,7 +314,7 @@ class RoundEnd:
 
     Args:
         state: the server's state after it.
-        method: that runs.
+        method: the method that runs.
         fleet: its clients, with the ledger of all costs.
         measurements: what was measured, if anything.
         rounds: how many are planned.
@@ -348,7 +348,7 @@ Measure = Callable[[Method, State, Fleet, bool], Sequence[Measurement]]
 
 
 def check_run(method: Any, fleet: Any, rounds: Any) -> None:
-    """What was given for what, said before the first round."""
+    """Checks the arguments before the first round."""
     if not isinstance(method, Method):
         raise UserError(
             f"method is a {type(method).__name__}; it must be a Method, such as fedavg(Train(lr=0.1))"
@@ -416,7 +416,7 @@ def run_rounds(
         try:
             state, silent = one_round(method, state, fleet), 0
         except RunError as error:
-            check_turnout(fleet, state.round + 1)  # what no part can do without answers is not the cause
+            check_turnout(fleet, state.round + 1)  # a part that fails for want of replies is not the cause
             if not isinstance(error, SilentRoundError):
                 raise
             silent += 1
@@ -442,7 +442,7 @@ def run_rounds(
 def served(method: Method, state: State, fleet: Fleet, ids: Sequence[int]) -> dict[int, Task]:
     """The rows each of these clients is given to use under the method's present state.
 
-    Who has no labels, and so cannot be placed by what a method asks about them, is given the model of most clients.
+    A client without labels, which a method that asks about labels cannot place, is given the model of most clients.
     """
     now = Round(
         number=state.round,

@@ -1,4 +1,4 @@
-"""What a part of a method shows the server that noise on updates does not cover: each part says it itself.
+"""What a part of a method shows the server that noise on updates does not cover; each part declares it.
 
 `[private]` reads it in the attribute `shows`, and refuses a part that says nothing. It is said in `@part` or
 `@step`, or by a property of the class. Where another class takes over some of a class's code, it says it anew.
@@ -79,7 +79,7 @@ def shows_of(part: object) -> Shows | None:
 
 
 def says(cls: type) -> bool:
-    """Whether the class that says it is the one, or comes before any, that has code of the part."""
+    """Whether the most derived class with code of the part, or one derived from it, is the one that says it."""
     for each in cls.__mro__:
         if "shows" in vars(each):
             return True
@@ -89,7 +89,7 @@ def says(cls: type) -> bool:
 
 
 def is_code(name: str, value: object) -> bool:
-    """Whether this is something that a part does; what every dataclass has is not."""
+    """Whether this is code of the part; what every dataclass has is not."""
     own = name == "__call__" or not (name.startswith("__") and name.endswith("__"))
     return own and (callable(value) or isinstance(value, property | classmethod | staticmethod))
 

@@ -19,7 +19,7 @@ def whole_table(
     registry: Registry[Any],
     settings_for: Callable[[Any], Mapping[str, Setting]] = settings_of,
 ) -> Table:
-    """The table with its name and every setting written out; raises one sentence for anything wrong."""
+    """The table with its name and every setting written out; anything wrong is one sentence."""
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or "name" not in table:
         raise UserError(
@@ -72,7 +72,7 @@ class OneOf:
 
 
 class OneOrNone(OneOf):
-    """The same, where nothing may be named, too."""
+    """The same, where it may also be none."""
 
     def read(self, where: str, value: Any) -> Any:
         return None if value is None or value == "none" else super().read(where, value)
@@ -85,7 +85,7 @@ def own_settings(table: Mapping[str, Any], common: type | None = None) -> Table:
 
 
 def without_unset(table: Table, *names: str) -> Table:
-    """The table without those of these that are not set: such a file or message is as it was before there were any."""
+    """The table without those of these keys that are not set, so that files and messages without them do not change."""
     return {key: value for key, value in table.items() if key not in names or value}
 
 

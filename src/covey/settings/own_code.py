@@ -143,7 +143,7 @@ def load_file(path: Path, what: str = "") -> LoadedFile:
 
 @contextmanager
 def _no_bytecode() -> Iterator[None]:
-    """No compiled copies beside a user's files: those count seconds, and an edit may follow within one."""
+    """Writes no bytecode beside a user's files: it is dated to the second, and an edit may follow within one."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
@@ -159,7 +159,7 @@ def _beside(path: Path, modules: Iterable[str]) -> list[Path]:
 
 def _file_of(module: str) -> Path | None:
     file = getattr(sys.modules.get(module), "__file__", None)
-    # torch.classes says "_classes.py", which lies nowhere
+    # torch.classes says "_classes.py", which does not exist
     return Path(file).resolve() if file and file.endswith(".py") and Path(file).is_file() else None
 
 

@@ -23,7 +23,7 @@ QUESTIONS = {
     "mix": "how the replies become the new models: a matrix",
     "combine": "the same where no matrix can say it",
     "update": "what the server adds",
-    "after": "what is remembered of a round; what other parts need is added by itself",
+    "after": "what is remembered of a round; what other parts need is added automatically",
 }
 
 

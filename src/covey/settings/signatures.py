@@ -32,7 +32,7 @@ from covey.settings.spelling import spelled
 from covey.settings.toml import shown
 
 REQUIRED = inspect.Parameter.empty
-# What a number may be in size where its range says nothing else: more is a slip of the pen.
+# What a number may be in size where its range says nothing else: more is a typing error.
 LARGEST: dict[Any, int] = {int: 100_000_000, float: 1_000_000_000}
 # What the program gives a part of a method. train: the settings of local training. step: what clients are asked to do.
 # send: which models they would get. exchange: the mix over a topology.
@@ -186,8 +186,8 @@ def inline(maker: Callable[..., Made]) -> Made:
     """The default of a part among a method's arguments whose settings count as the method's own.
 
     In a file they stand beside the method's. Python may give them so, too, or give the part as it is. Names that the
-    method has itself, and what the program fills in (`FILLED_IN`), are no settings of the part's here. `covey.mypy` adds
-    them to the signature that mypy sees.
+    method has itself, and what the program fills in (`FILLED_IN`), are no settings of the part's here. `covey.mypy`
+    adds them to the signature that mypy sees.
     """
     return cast(Made, Inline(maker))
 
@@ -260,7 +260,7 @@ def validated(maker: Maker, *, table: str = "") -> Maker:
 def _bound(
     signature: inspect.Signature, settings: Mapping[str, Setting], table: str, args: Any, kwargs: Any
 ) -> Mapping[str, Any]:
-    """The arguments by name; a misspelt or missing one is said as in a file."""
+    """The arguments by name; a misspelt or missing one is the same sentence as in a file."""
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:

@@ -98,7 +98,7 @@ def named_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def on_top(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables on top of each other: inside a table, later values replace earlier ones."""
+    """The tables merged: inside a table, later values replace earlier ones."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
