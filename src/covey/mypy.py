@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from mypy.nodes import ARG_NAMED_OPT, CallExpr, Decorator, Expression, RefExpr
 from mypy.plugin import CheckerPluginInterface, MethodContext, Plugin
-from mypy.types import CallableType, Type, get_proper_type
+from mypy.types import CallableType, Instance, Type, get_proper_type
 
 from covey.settings.signatures import FILLED_IN, Marking, inline
 
@@ -45,9 +45,14 @@ def part_settings(default: Expression | None, api: CheckerPluginInterface) -> di
     maker = get_proper_type(api.get_expression_type(default.args[0]))
     if not isinstance(maker, CallableType):
         return {}
-    return {
-        name: kind for name, kind in zip(maker.arg_names, maker.arg_types, strict=True) if name is not None
-    }
+    named = zip(maker.arg_names, maker.arg_types, strict=True)
+    return {name: kind for name, kind in named if name is not None and not is_part(kind)}
+
+
+def is_part(kind: Type) -> bool:
+    """Whether an argument takes a whole part, a dataclass: settings are plain values."""
+    found = get_proper_type(kind)
+    return isinstance(found, Instance) and "dataclass" in found.type.metadata
 
 
 def plugin(version: str) -> type[Plugin]:  # noqa: ARG001

@@ -22,24 +22,28 @@ CALLS = """from covey.methods.boosting import boosting_personal
 from covey.methods.haccs import haccs
 from covey.methods.haccs.grouping import BySummary
 from covey.methods.personal import ditto
+from covey.methods.topologies import hierarchical
 from covey.parts.steps.train import Train
 
 def methods(train: Train, group: BySummary) -> None:
     haccs(train, per_round=5, epsilon=None, schedule="fair", group=group)
     ditto(train, per_round=5, weighting="equal", pull=0.2)
     boosting_personal(train, own=1, trees=3, l2=0.5)
+    hierarchical(train, clusters=3, backbone="ring", cluster_every=2)
     haccs(train, per_round="5")
     haccs(train, per_rounds=5)
     haccs(train, step=train)
     ditto(train, weighting="equals")
     boosting_personal(train, trees=0.5)
+    boosting_personal(train, growth=None)
 """
 WRONG = {
-    11: 'Argument "per_round" to "haccs" has incompatible type "str"; expected "int"',
-    12: 'Unexpected keyword argument "per_rounds" for "haccs"',
-    13: 'Unexpected keyword argument "step" for "haccs"',
-    14: 'Argument "weighting" to "ditto" has incompatible type',
-    15: 'Argument "trees" to "boosting_personal" has incompatible type "float"; expected "int"',
+    13: 'Argument "per_round" to "haccs" has incompatible type "str"; expected "int"',
+    14: 'Unexpected keyword argument "per_rounds" for "haccs"',
+    15: 'Unexpected keyword argument "step" for "haccs"',
+    16: 'Argument "weighting" to "ditto" has incompatible type',
+    17: 'Argument "trees" to "boosting_personal" has incompatible type "float"; expected "int"',
+    18: 'Unexpected keyword argument "growth" for "boosting_personal"',
 }
 
 

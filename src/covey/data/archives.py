@@ -71,7 +71,7 @@ def texts_in(archive: Path, names: re.Pattern[str]) -> dict[str, str]:
 
 
 def end_to_end(texts: Mapping[str, NDArray[np.uint8]], called: str) -> dict[str, NDArray[Any]]:
-    """The texts one behind the other, how long each is, and whose they are."""
+    """The texts one after the other, how long each is, and whose they are."""
     return {
         "text": np.concatenate(list(texts.values())),
         "lengths": np.array([len(text) for text in texts.values()]),

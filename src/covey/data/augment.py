@@ -38,7 +38,7 @@ def cropped_and_flipped(x: Tensor, rng: np.random.Generator, scale: Scale | None
 def as_shown(
     x: Tensor, y: Tensor, batches: Sequence[np.ndarray], rng: np.random.Generator, scale: Scale | None
 ) -> tuple[Tensor, Tensor, list[np.ndarray]]:
-    """The samples in the order in which the batches show them, each showing cropped and flipped for itself."""
+    """The samples in the order in which the batches show them, cropped and flipped anew each time."""
     order = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
     ends = np.cumsum([len(batch) for batch in batches])
     shown = torch.from_numpy(order)

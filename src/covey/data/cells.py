@@ -1,4 +1,4 @@
-"""The cells of a column: what they are, as numbers, dates or words, and where they are none of it."""
+"""The cells of a column: what they are, as numbers, dates or words, and where they are none of these."""
 
 from collections.abc import Sequence
 

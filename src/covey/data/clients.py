@@ -47,8 +47,8 @@ def from_clients(
             Partitioner.
         label: the column to predict, of frames.
         inputs: the column of images or vectors of a Hugging Face data set, where there are several.
-        test: test data that are no client's.
-        test_share: without any test data, so much of every client's samples, by label.
+        test: test data that belong to no client.
+        test_share: without any test data, this share of every client's samples, by label.
         classes: names of labels that are numbers.
         name: of the data set.
         seed: of the test samples.
@@ -93,7 +93,7 @@ def from_clients(
 
 
 def as_dataset(data: Any, *, label: str | None = None, client: str | None = None) -> Dataset:
-    """Whatever a program has as a data set; `label` and `client` are columns of what has columns."""
+    """A data set from whatever a program has; `label` and `client` are columns of what has columns."""
     if isinstance(data, Dataset):
         _no_columns(data, label, client)
         return data
@@ -164,7 +164,7 @@ def is_federated(thing: Any) -> bool:
 
 
 def partitions_of(federated: Any) -> tuple[dict[str, Any], Any]:
-    """What each client has by flwr_datasets, and the test data that are nobody's."""
+    """What each client has by flwr_datasets, and the test data that belong to no client."""
     if not hasattr(federated, "partitioners"):
         return _partitions(federated, federated.load_partition), None
     splits = list(federated.partitioners)
@@ -285,7 +285,7 @@ def _of_pairs(
             raise UserError(f"client {owner!r} has {len(pair.x)} inputs and {len(pair.y)} labels")
     named = {pair.classes for _, pair in every if pair.classes}
     if classes is None and len(named) > 1:
-        raise UserError("clients call the classes by different names; say classes=")
+        raise UserError("clients call the classes by different names; give classes=")
     known = tuple(classes) if classes is not None else next(iter(named), None)
     labels = [np.asarray(pair.y) for _, pair in every]
     if any(y.dtype.kind in "OSU" for y in labels):

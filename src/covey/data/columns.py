@@ -26,9 +26,9 @@ from covey.data.cells import (
 from covey.data.schema import BUCKETS, DATE_PARTS, Column
 from covey.errors import UserError
 
-FEW = 10  # so many different numbers written as texts may be meant as categories
-FEWEST_ROWS = 20  # in a shorter table all values are different by chance
-ALMOST = 0.9  # of the rows with a value of their own: an ID, though some come twice
+FEW = 10  # up to this many different numbers written as texts may be meant as categories
+FEWEST_ROWS = 20  # in a shorter table all values may differ by chance
+ALMOST = 0.9  # share of the rows with a value of their own from which on it is an ID, though some come twice
 ID_WORDS = "id|uid|uuid|guid|mrn|nr|no|num|number|nummer|key|index|row|record|case|patient|person|subject|participant"
 ID_NAME = re.compile(rf"(^|[\s_.-])({ID_WORDS}|unnamed: 0)$|^$|(?-i:[a-z](ID|Id|Nr|No)$)", re.I)
 UNIT = re.compile(r"\[([^\[\]]+)\]\s*$")  # weight [kg]

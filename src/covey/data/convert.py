@@ -48,7 +48,7 @@ def from_tensors(
         x: inputs.
         y: labels (whole numbers from 0) or targets (floats).
         test: another pair.
-        test_fraction: without one, so much of the samples is the test set, by label.
+        test_fraction: without one, this share of the samples is the test set, by label.
         classes: names of the labels.
         scale: mean and standard deviation by which inputs are standardised.
         natural: groupings: an id or a name for each sample, training samples before test samples.
@@ -128,7 +128,7 @@ def draw_test(
 
 
 def with_everybody(train: Indices, test: Indices, clients: Indices) -> tuple[Indices, Indices]:
-    """A split of samples in which every client trains: where all that one has became test samples, it keeps them."""
+    """A split of samples in which every client trains: where all samples of one became test samples, it keeps them."""
     only = ~np.isin(clients[test], clients[train])
     if only.all():
         return train, test
@@ -263,13 +263,13 @@ def _group_numbers(key: str, ids: Any, count: int) -> tuple[Indices, tuple[str, 
 
 
 def _with_test(x: Tensor, y: Tensor, test: tuple[Any, Any]) -> tuple[Tensor, Tensor]:
-    """Inputs and labels with those of the test pair behind them."""
+    """Inputs and labels, followed by those of the test pair."""
     other_x, other_y = (_as_tensor(part, "test data") for part in test)
     _check_pair(other_x, other_y, "test")
     if other_x.shape[1:] != x.shape[1:] or other_x.dtype != x.dtype:
         raise UserError(
             f"test inputs are {other_x.dtype} of shape {tuple(other_x.shape[1:])}, "
-            f"training inputs {x.dtype} of shape {tuple(x.shape[1:])}: they must be alike"
+            f"training inputs {x.dtype} of shape {tuple(x.shape[1:])}: they must be the same"
         )
     _check_pair(x, y, "training")
     return torch.cat([x, other_x]), torch.cat([y, other_y])

@@ -17,8 +17,8 @@ from covey.errors import RunError, UserError
 from covey.files import folder_lock, open_regular
 
 CHUNK = 1 << 18  # bytes
-TRIES = 5  # in a row that bring nothing
-SECONDS = 30.0  # without a byte
+TRIES = 5  # attempts in a row that bring nothing
+SECONDS = 30.0  # seconds without a byte
 Watch = Callable[[str, int, int], None]  # file, bytes that are there, bytes in all
 
 
@@ -28,7 +28,7 @@ def get(name: str, *, at: str | None = None, watch: Watch = lambda *_: None) -> 
     Args:
         name: of the data set.
         at: another address that has the same files; they are checked all the same.
-        watch: is told of every piece.
+        watch: called after every piece.
     """
     source = gettable(name)
     address = source.at if at is None else at.rstrip("/") + "/"

@@ -1,4 +1,4 @@
-"""What can happen to a picture on its way to a client: each effect with a strength from 0 (nothing) to 1 (strong)."""
+"""What can happen to a picture at a client: each effect with a strength from 0 (nothing) to 1 (strong)."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ EffectName = Literal["brightness", "contrast", "noise", "blur", "rotation", "col
 
 
 class Effect(NamedTuple):
-    """An effect by name, its strength, and the labels whose pictures it befalls (none: all)."""
+    """An effect by name, its strength, and the labels whose pictures it changes (none: all)."""
 
     name: str
     strength: float

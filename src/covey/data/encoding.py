@@ -51,7 +51,7 @@ def filled(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
 def far_outside(schema: Schema, columns: Sequence[NDArray[Any]]) -> list[str]:
     """A sentence for each column with a number that is further from the training rows' range than it is wide.
 
-    Where nobody knows the range, as of older models of real sites, it is ten deviations from the mean.
+    Where the range is unknown, as for older models of real sites, the bound is ten deviations from the mean.
     """
     found = []
     for column, values in zip(schema.columns, columns, strict=True):

@@ -1,4 +1,4 @@
-"""Share a data set out among clients."""
+"""Partition a data set among clients."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -141,7 +141,7 @@ def _groups(dataset: Dataset, partition: str, cut: Callable[..., Parts]) -> Indi
 
 
 def _grouping(dataset: Dataset) -> str:
-    """The grouping that is meant where none is named: that of the clients, or whatever there is."""
+    """The grouping that is meant where none is named: that of the clients, or the only one there is."""
     return dataset.clients_by or next(iter(sorted(dataset.natural, reverse=True)), "")
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from covey.errors import UserError, user_error
 from covey.files import cache_folder, free_memory, open_regular, replacing
 
-SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking is felt
+SLOW = 1_000_000  # bytes of a gzipped file from which on unpacking takes noticeable time
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:

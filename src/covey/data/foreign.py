@@ -1,7 +1,7 @@
-"""The folders of PFLlib and FL-bench as files of plain arrays. Theirs hold pickles: what is no array is refused.
+"""The folders of PFLlib and FL-bench as files of plain arrays. They hold pickles: anything but arrays is refused.
 
 This is a step of its own, never part of a run: a pickle names functions to call, so it is read by a reader that knows
-the few which make NumPy arrays, and refuses a file that names any other before that is called.
+the few which make NumPy arrays, and refuses a file that names any other function before it is called.
 """
 
 import io

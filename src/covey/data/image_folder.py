@@ -44,7 +44,7 @@ def read_images(
         side: all images become `side` x `side` pixels.
         grey: one channel in place of three.
         test: another folder of the same form.
-        test_share: without one, so much of the images, by client and class.
+        test_share: without one, this share of the images, by client and class.
         scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the training images' means and standard
             deviations.
         name: of the data set.

@@ -114,7 +114,7 @@ def _leave_nobody_out(counts: Indices, held: Indices, pool: Indices) -> None:
     """Give clients without test data one sample: a spare one, else one of the client with most of them."""
     spare = pool - counts.sum(axis=0)
     sizes = counts.sum(axis=1)
-    # A stratum of which nobody has one to give will never have one again: who has two or more only gives.
+    # A stratum that nobody can give from stays so: clients with two or more samples only give.
     empty: set[int] = set()
     for client in np.flatnonzero(sizes == 0).tolist():
         if len(empty) == len(pool):

@@ -99,7 +99,7 @@ READY = {
 
 
 def _readable(path: Path) -> AbstractContextManager[None]:
-    """What goes wrong meanwhile is one sentence about the file."""
+    """Errors in this block are one sentence about the file."""
     return user_error(f"{path} is not the official file")
 
 
@@ -119,7 +119,9 @@ def _lines(files: tarfile.TarFile, name: str) -> NDArray[np.str_]:
 def _records(files: tarfile.TarFile, name: str, *, labels: int) -> NDArray[np.uint8]:
     raw = np.frombuffer(_member(files, name), dtype=np.uint8)
     if not len(raw) or len(raw) % (labels + PIXELS):
-        raise ValueError(f"{name} has {len(raw):,} bytes, which are no whole records of {labels + PIXELS:,}")
+        raise ValueError(
+            f"{name} has {len(raw):,} bytes, which is no whole number of records of {labels + PIXELS:,}"
+        )
     return raw.reshape(-1, labels + PIXELS)
 
 

@@ -1,4 +1,4 @@
-"""Many arrays that lie one behind the other in a single one."""
+"""Many arrays that lie one after the other in a single one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Pieces(Sequence[NDArray[np.int64]]):
 
     @classmethod
     def of(cls, parts: Iterable[NDArray[np.int64]]) -> Pieces:
-        """These parts, one behind the other."""
+        """These parts, one after the other."""
         if isinstance(parts, Pieces):
             return parts
         parts = list(parts)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from covey.folder.about import Inputs
 
 DARK = 0.5  # if the largest value is below this share of what every training sample reached, the range is another one
-BRIGHT = 10  # so many times the largest value of training is another range, too
+BRIGHT = 10  # this many times the largest value of training is another range, too
 
 
 def samples_of(told: Inputs, x: Any) -> Tensor:
-    """Samples as the model takes them; a `UserError` for what would only give an answer, and no right one."""
+    """Samples as the model takes them; a `UserError` for what would give a wrong answer."""
     from covey.data.table_files import is_table
 
     pictures = _pictures_in(x)

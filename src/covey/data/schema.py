@@ -291,7 +291,8 @@ def differences(ours: Schema, theirs: Schema) -> list[str]:
 def union(schemas: Sequence[Schema]) -> Schema:
     """One schema for the tables of several sites: the categories of all, an indicator where any has one.
 
-    Names, kinds and units must agree. Fill values and scale are none's own: `fitted` makes them of everybody's sums.
+    Names, kinds and units must agree. Fill values and scale are of no single site: `fitted` makes them of everybody's
+    sums.
     """
     first = schemas[0]
     classes = tuple(sorted({label for schema in schemas for label in schema.classes}))
@@ -327,7 +328,7 @@ def union(schemas: Sequence[Schema]) -> Schema:
 
 
 def _settled(column: Column, mean: float, variance: float) -> tuple[float, float]:
-    """Mean and deviation of a column whose sums have noise; what the noise has drowned is as of even spread."""
+    """Mean and deviation of a column whose sums have noise; what the noise has drowned counts as evenly spread."""
     low, high = column.span or (0.0, 1.0)
     half = (high - low) / 2 or 1.0
     mean = (low + high) / 2 if math.isnan(mean) else min(max(mean, low), high)

@@ -1,4 +1,4 @@
-"""How clients' data differ beside their label mix: rotated images, other labels for the same images."""
+"""How clients' data differ besides their label mix: rotated images, other labels for the same images."""
 
 from typing import Annotated
 

@@ -28,7 +28,7 @@ class Source:
     """The files of one data set.
 
     folder: its own among the data sets'. files: what must lie there, in words. origin: who made it, and where it is.
-    at: the address that its remote files are under. remote: what is got from there. otherwise: how else it is had.
+    at: the address that its remote files are under. remote: what is got from there. otherwise: how else to get it.
     """
 
     folder: str

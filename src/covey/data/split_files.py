@@ -44,7 +44,7 @@ def read_leaf(
         shape: of one sample, such as (1, 28, 28).
         images: the folder of image files.
         side: these become `side` x `side` pixels.
-        test_share: without test files, so much of every user's samples.
+        test_share: without test files, this share of every user's samples.
         name: of the data set.
 
     Returns:

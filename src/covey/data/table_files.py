@@ -15,7 +15,7 @@ from covey.errors import UserError, importing, user_error
 from covey.files import arrows_own
 
 PIECE = 1 << 20  # bytes of a file that are looked at together
-FALLBACK = "cp1252"  # what spreadsheets of Western Europe write
+FALLBACK = "cp1252"  # what spreadsheets in Western Europe write
 EXCEL = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 SQLITE = (".db", ".sqlite", ".sqlite3")
 ADDRESS = re.compile(r"^[a-z][a-z0-9+]*://?", re.I)  # of a database; a path has taken one of two strokes away
@@ -193,7 +193,7 @@ def _csv(path: Path, encoding: str, delimiter: str, decimal_point: str) -> pa.Ta
 
 
 def _encoding_of(path: Path) -> str:
-    """UTF-8 if all of it is, UTF-16 if it says so, or else one that knows most bytes."""
+    """UTF-8 if all of it is, UTF-16 if it says so, or else one that can read most bytes."""
     with pa.input_stream(str(path)) as file:
         piece = file.read(PIECE)
         if piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

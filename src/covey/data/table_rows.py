@@ -51,7 +51,7 @@ def usable_rows(
     na_values: Sequence[str] = (),
     refuse: bool = False,
 ) -> tuple[Indices, list[str]]:
-    """The rows with a label, and what is to be said of the others, of which nothing can be learned."""
+    """The rows with a label, and a note on the others, from which nothing can be learned."""
     for name, what in ((client, "client"), (together, "unit")):
         if name is not None:
             no_gap(whole[name], name, what)

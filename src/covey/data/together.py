@@ -86,7 +86,7 @@ def hold_out_units(
 
 
 def fold_of(view: View, folds: int, seed: int, name: str) -> Indices | None:
-    """Which of so many folds each row is in, by its unit, the same at all clients; None where there are no units."""
+    """Which of `folds` folds each row is in, by its unit, the same at all clients; None where there are no units."""
     units = view.units()
     if units is None:
         return None

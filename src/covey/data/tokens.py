@@ -16,7 +16,7 @@ from covey.errors import UserError, importing, user_error
 from covey.files import cache_folder, write_atomically
 
 PAD, UNKNOWN = "", "?"  # the first two tokens; nobody has to say either
-LETTERS = string.ascii_lowercase + " \n',.;:!?-"  # what letters are told apart; all else is left out
+LETTERS = string.ascii_lowercase + " \n',.;:!?-"  # the letters that are told apart; all else is left out
 WORD = re.compile(r"[a-z0-9][a-z0-9']*|[^\sa-z0-9]")  # a word, or a mark
 Units = Literal["letters", "words", "pieces"]
 

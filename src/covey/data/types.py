@@ -28,7 +28,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def class_name(value: object) -> str:
-    """What a cell of the label column is called as a class."""
+    """The class name of a cell of the label column."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What a data set means where a run says nothing: who its clients are, what is learnt, which files it is read from."""
+"""What a data set means where a run says nothing: who its clients are, what is learned, which files it is read from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from covey.data.types import Dataset
 from covey.errors import UserError
 
-# A squared error has no longest gradient: a client whose inputs are ten deviations out (one large city among small
+# The gradient of a squared error has no bound: a client whose inputs are ten deviations out (one large city among small
 # ones) diverges at learning rates that suit all others. With deviations as targets a length of 1 ends that.
 NUMBERS_CLIP = 1.0
 
@@ -62,8 +62,8 @@ def declared(loader: Any) -> Declared:
 def usual_for(dataset: Dataset, partition: str | None = None, minimum: int = 1) -> Usual:
     """What a data set that is there says itself: its clients are those of the grouping that it names.
 
-    `partition`: what the run says. `minimum`: only clients with so many training samples count. Targets, which have no
-    classes to partition by, are split evenly.
+    `partition`: what the run says. `minimum`: only clients with that many training samples count. Targets, which have
+    no classes to partition by, are split evenly.
     """
     if dataset.clients_by:
         sizes = np.bincount(dataset.natural[dataset.clients_by][dataset.train])
@@ -71,6 +71,6 @@ def usual_for(dataset: Dataset, partition: str | None = None, minimum: int = 1) 
     if len(dataset.natural) > 1 and partition is None:
         raise UserError(
             f"{dataset.name} has the groupings {', '.join(sorted(dataset.natural))}, and nothing says which are "
-            'the clients; say it (covey.from_tensors(..., client="NAME")), or how to share the samples out (partition)'
+            'the clients; say it (covey.from_tensors(..., client="NAME")), or how to split the samples (partition)'
         )
     return Usual() if dataset.classes else Usual(partition="iid")

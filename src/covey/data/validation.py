@@ -67,8 +67,8 @@ def evenly_spaced(test: Samples, count: int) -> Samples:
 def in_deviations(dataset: Dataset) -> Dataset:
     """A table's numbers to predict, as deviations from their mean over training rows.
 
-    Prices of some 100,000 make the first step of training diverge at any usual learning rate. What is about so scaled
-    already stays as it is. `Schema` keeps both numbers, by which answers are brought back.
+    Prices of some 100,000 make the first step of training diverge at any usual learning rate. What is scaled about so
+    already stays as it is. `Schema` keeps both numbers, which turn predictions back.
     """
     schema, known = dataset.schema, dataset.y[dataset.train].double()
     if schema is None or dataset.classes or len(known) < 2:
@@ -80,7 +80,7 @@ def in_deviations(dataset: Dataset) -> Dataset:
             return dataset
     said = (
         f"{schema.label} is learned in deviations of {_short(std)} from its mean of {_short(mean)}: "
-        "errors are in deviations, answers in its own unit"
+        "errors are in deviations, predictions in its own unit"
     )
     return replace(
         dataset,

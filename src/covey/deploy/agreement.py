@@ -135,7 +135,7 @@ class Agreement:
         read: Callable[[Response, str], ToldColumns],
         enough: Callable[[Mapping[int, ToldColumns]], bool],
     ) -> dict[int, ToldColumns]:
-        """Asks whoever comes until that is enough; who told nothing is asked again after a while."""
+        """Asks whoever comes until that is enough; a site that told nothing is asked again after a while."""
         told: dict[int, ToldColumns] = {}
         waiting: dict[str, int] = {}
         due: dict[int, float] = {}
@@ -168,7 +168,7 @@ class Agreement:
 
 
 def read(response: Response, listed: str, under: Schema | None = None) -> ToldColumns:
-    """What an answer holds; nothing that a site sends can do more than be left out.
+    """What an answer holds; whatever a site sends, the worst that happens is that it is left out.
 
     `under` a schema that was sent it holds sums with noise, which become those of the numbers themselves.
     """
@@ -223,7 +223,7 @@ def names(schema: Schema) -> tuple[Any, ...]:
 
 
 def united(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], None]) -> Schema:
-    """The columns of all, with the categories and the ranges of all; who lacks a category is said."""
+    """The columns of all, with the categories and the ranges of all; says which sites lack a category."""
     schemas = [one.schema for one in fits if one.schema is not None]
     if not schemas:
         raise RunError(
@@ -251,7 +251,7 @@ def united(fits: list[ToldColumns], own: Dataset | None, say: Callable[[str], No
 
 
 def ask_scale(fleet: SiteFleet, asked: TellScale) -> Scale | None:
-    """What everybody who is here tells, put together; said in one line."""
+    """The scale from what everybody who is here tells; said in one line."""
     replies = fleet.ask(asked, dict.fromkeys(fleet.here, Task()))
     scale = told_scale(asked, replies, str(fleet.server_data.dataset.x.dtype))
     if scale is None:

@@ -1,9 +1,9 @@
 """An audit trail: JSON lines that are only ever appended, each with a time and the hash of the line before.
 
-A line's own hash is the SHA-256 of its bytes before `, "hash":`, so that any language can check it. Who can write the
-file could write all of it anew: the head of a site's trail is told to the server and stands in the server's, and the
-other way round, so that two parties would have to agree on that. Chance is part of every line (`salt`): who is told its
-hash cannot find out by trying what it says.
+A line's own hash is the SHA-256 of its bytes before `, "hash":`, so that any language can check it. Whoever can write
+the file could write all of it anew: the head of a site's trail is told to the server and stands in the server's, and
+the other way round, so that two parties would have to agree on that. Every line has a random part (`salt`): from its
+hash nobody can find out by trying what it says.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class Trail:
                 raise UserError(f"{error}; move it away, and a new one begins") from error
 
     def note(self, event: str, **facts: Any) -> None:
-        """Appends a line, which is on the disk when this returns; before there is a folder, lines wait.
+        """Appends a line, which is on the disk when this returns; until there is a folder, lines wait.
 
         An OSError where it cannot be written: it is tried again with the next.
         """
@@ -88,9 +88,9 @@ class Trail:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line of a trail that was checked; `torn`: what stands behind the last one without being one.
+    """A line of a trail that was checked; `torn`: what follows the last line without being one.
 
-    ended: by a line break, which a killed process may not have come to.
+    ended: by a line break, which a killed process may not have written.
     """
 
     number: int
@@ -147,7 +147,7 @@ def check(path: Path, place: int, piece: bytes, line: Line, last: Line, torn: by
     if hashlib.sha256(body).hexdigest() != line.hash:
         why = "its hash is not that of what it says: it was changed"
     elif line.facts.get("before") != last.hash or line.facts.get("n") != line.number:
-        why = "it does not follow the line before it: lines were changed, added or taken away"
+        why = "it does not follow the line before it: lines were changed, added or removed"
     elif torn and (
         line.facts.get("event") != TORN or line.facts.get("sha256") != hashlib.sha256(torn).hexdigest()
     ):

@@ -18,7 +18,7 @@ from covey.files import write_atomically
 from covey.settings.hosts import check_host
 
 YEARS = 5
-ALWAYS = ("localhost", "127.0.0.1")  # names of every server: whoever tries it out is on its machine
+ALWAYS = ("localhost", "127.0.0.1")  # names that every server has, for trying it out on its own machine
 
 
 def make_certs(folder: Path, *, hosts: Sequence[str], sites: Sequence[str] = ()) -> list[Path]:
@@ -64,7 +64,7 @@ def server_certificate(folder: Path, hosts: Sequence[str] = ()) -> list[Path]:
 
 
 def ca_of(folder: Path) -> tuple[Any, Any]:
-    """The CA's certificate and key; the key may lie elsewhere, and is then missed in one sentence."""
+    """The CA's certificate and key; the key may lie elsewhere: one sentence then says that it is missing."""
     try:
         key = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key
@@ -85,7 +85,7 @@ def certificate_of(name: str, key: Any, issuer: tuple[Any, Any], *, days: int) -
 
 
 def expiry(folder: Path) -> datetime.datetime:
-    """When the server's certificate ends."""
+    """When the server's certificate expires."""
     made = certificate_in(folder / "server.crt")
     return datetime.datetime.fromisoformat(made.not_valid_after_utc.isoformat())
 

@@ -28,8 +28,8 @@ TRIES = 3  # attempts of one request before the connection counts as broken
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0  # seconds between two attempts to continue with a message
 AWAY = (502, 503, 504)  # what the server's door answers while the SuperLink behind it is not there
 FAILED = 500  # what the SuperLink answers where its database was busy for too long
-TRIES_OF_FAILED = 8  # attempts before it counts as an answer: a minute in all
-NO_ENTRY = (401, 412)  # its key was taken off the list, its time is over, or its clock is wrong
+TRIES_OF_FAILED = 8  # attempts before it counts as an answer: one minute in all
+NO_ENTRY = (401, 412)  # its key was taken off the list, its certificate expired, or its clock is wrong
 USED = "its key is not registered there, or another process uses it now"
 REFUSED = {401: "its signature is not accepted; is this machine's clock right?"}
 
@@ -39,7 +39,7 @@ PERSEVERE = 75.0
 
 
 class TurnedAway(Exception):  # noqa: N818
-    """The server knows this site's key not yet, or still holds an earlier connection of it to be alive."""
+    """The server does not know this site's key yet, or still takes an earlier connection of it to be alive."""
 
 
 def serve_site(
@@ -152,7 +152,7 @@ def sign_of_life(folder: Path) -> None:
 
 
 def beat(client: insides.FleetHttpClient, node: insides.node_pb2.Node, folder: Path) -> bool:
-    """One heartbeat; whether the connection broke is for the mailbox to find out."""
+    """One heartbeat; the mailbox finds out whether the connection broke."""
     sign_of_life(folder)
     with contextlib.suppress(httpx.HTTPError):
         client.SendNodeHeartbeat(
@@ -172,7 +172,7 @@ def persistent(
 ) -> Any:
     """Repeats a request over a break of the network; refusals come through at once.
 
-    It is tried three times, and again and again until that time of the monotonic clock.
+    It is tried three times, and after that repeatedly until that time of the monotonic clock.
     """
     tries, pause = 0, FIRST_PAUSE
     while True:
@@ -188,7 +188,9 @@ def persistent(
             if tries >= TRIES and time.monotonic() > until:
                 raise
         if tries == TRIES:
-            say("the line broke in the middle of a message; continuing with it as soon as the server answers")
+            say(
+                "the connection broke in the middle of a message; continuing with it as soon as the server answers"
+            )
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE) if tries >= TRIES else pause
 
@@ -200,7 +202,7 @@ def answer_one(
     say: Callable[[str], None],
     most: int = MOST_BYTES,
 ) -> bool:
-    """Takes one message of at most so many bytes out of the mailbox and answers it; says whether there was one."""
+    """Takes one message of at most `most` bytes out of the mailbox and answers it; says whether there was one."""
     pulled = persistent(client.PullMessages, insides.fleet_pb2.PullMessagesRequest(node=node))
     if not pulled.messages_list:
         return False
@@ -264,7 +266,7 @@ def trust(ca: Path) -> ssl.SSLContext:
 
 
 def check_certificate(address: str, context: ssl.SSLContext, ca: str) -> None:
-    """Stops where the server's certificate is not the CA's: no retry can mend that."""
+    """Stops where the server's certificate is not the CA's: no retry can fix that."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain:
         try:

@@ -117,6 +117,6 @@ class Consent:
 
 
 def changes(old: SiteStudy, new: SiteStudy) -> list[str]:
-    """Which parts of a study are others."""
+    """Which parts of a study differ."""
     before, after = old.says, new.says
     return [f"another {name}" for name in sorted({*before, *after}) if before.get(name) != after.get(name)]

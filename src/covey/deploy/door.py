@@ -1,7 +1,7 @@
-"""The open port: passes the fleet interface on to the SuperLink, for who holds a key, in bounded time and memory.
+"""The open port: passes the fleet interface on to the SuperLink, for those who hold a key, in bounded time and memory.
 
 A stranger costs one connection for a few seconds; a body is read only after its head was signed with a key on the
-list. Where there are too many strangers the one that came first gives way, so that they cannot shut anybody out.
+list. Where there are too many strangers the one that came first is dropped, so that they cannot shut anybody out.
 """
 
 import asyncio
@@ -172,7 +172,7 @@ class Door:
     # ------------------------------------------------------------------------------------------ one connection
 
     async def serve(self, guest: Guest) -> None:
-        """Answers the requests of a connection; whoever leaves in the middle needs no answer."""
+        """Answers the requests of a connection; a client that leaves in the middle needs no answer."""
         import h11
 
         writer = None
@@ -208,7 +208,7 @@ class Door:
                 try:
                     given = await self.given(key, head.method.decode(), path, headers, body, talk.has_left)
                 finally:
-                    del body  # what is not counted any more is not kept for one who is slow to read an answer
+                    del body  # it is no longer counted: not kept for a client that reads its answer slowly
         except Refusal as no:
             refused = Visit(
                 key=key or no.key, path=path, status=no.status, received=size, sent=0, why=str(no)
@@ -305,7 +305,7 @@ class Door:
         return answer
 
     def turn(self, key: str) -> contextlib.AbstractAsyncContextManager[Any]:
-        """A site's turn at the SuperLink: one that asks without end has few requests before it, the others theirs."""
+        """A site's turn at the SuperLink: one that asks without end gets few requests in, the others theirs."""
         if self.objection is None:
             return contextlib.nullcontext()
         return self.turns.setdefault(key, asyncio.Semaphore(self.limits.at_a_time))
@@ -319,7 +319,9 @@ class Door:
             answer = await self.client.request(method, path, content=body, headers=kept)
         except httpx.TransportError as error:
             raise Refusal(503, f"the SuperLink does not answer ({type(error).__name__})") from error
-        answer.stream = httpx.ByteStream(b"")  # it has the answer, and that the request's body: a circle
+        answer.stream = httpx.ByteStream(
+            b""
+        )  # it holds the answer, which holds the request's body: a reference cycle
         kept_of_answer = {name: value for name, value in answer.headers.items() if name not in HOP}
         return Given(status=answer.status_code, headers=kept_of_answer, content=answer.content)
 

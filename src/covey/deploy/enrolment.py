@@ -22,7 +22,7 @@ from covey.deploy.site_list import ListedSite, check_name, listed_sites, write_l
 from covey.errors import UserError, user_error
 from covey.files import write_atomically
 
-DAYS = 365  # that a site's certificate holds
+DAYS = 365  # that a site's certificate is valid
 
 
 def request(folder: Path, name: str) -> list[Path]:
@@ -72,7 +72,7 @@ def admit(folder: Path, file: Path) -> ListedSite:
 
 
 def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
-    """The site that a certificate speaks of, after a look at who signed it and how long it holds."""
+    """The site that a certificate names, after checking who signed it and when it is valid."""
     try:
         made.verify_directly_issued_by(ca)
     except (InvalidSignature, ValueError, TypeError) as error:
@@ -86,7 +86,7 @@ def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
         datetime.datetime.now(datetime.UTC),
     )
     if since > now:
-        raise UserError(f"{file} holds from {since:%Y-%m-%d %H:%M} (UTC) on, and not yet; admit it then")
+        raise UserError(f"{file} holds from {since:%Y-%m-%d %H:%M} (UTC) on; admit it then")
     if until < now:
         raise UserError(f"{file} ended on {until:%Y-%m-%d}; sign a new one")
     name = common_name(made.subject, file)

@@ -170,11 +170,11 @@ class SiteFleet(WithBooks):
         return [i for i in here if i not in doubted and i not in self.ledger.barred]
 
     def trainers(self, ids: Sequence[int]) -> list[int]:
-        """All of them: what a site holds, it trains on."""
+        """All of them: every site trains on what it holds."""
         return list(ids)
 
     def known(self, client: int) -> Known:
-        """What the server knows of a client: of its data what it told when it first came."""
+        """What the server knows of a client: what it told of its data when it first came."""
         train, test = self.registry.sites[client].sizes if client in self.registry.sites else (0, 0)
         known = Known(
             classes=len(self.server_data.dataset.classes),
@@ -385,7 +385,7 @@ class SiteFleet(WithBooks):
         return self.server_data.dataset.x.nbytes + 4 * self.layout.size * (4 * rows + 2 * sites)
 
     def save(self) -> dict[str, Any]:
-        """The ledger and who is who; the clients' states are kept by the sites."""
+        """The ledger and the sites' numbers; the clients' states are kept by the sites."""
         return {
             "ledger": self.ledger.save(),
             "run": self.run,

@@ -1,6 +1,6 @@
 """The frozen part of a model at real sites: sent in pieces, each once, to whoever lacks it, and known by its digest.
 
-A site says how many bytes it has, and is sent the next piece. After a break of the line, a restart of either side or in
+A site says how many bytes it has, and is sent the next piece. After a lost connection, a restart of either side or in
 another run it continues where it was; what a site has under a digest is never sent again.
 """
 
@@ -215,7 +215,7 @@ class FrozenSender:
             answers = self._ask(offered, limit, cost, sent)
             for node in offered:
                 told, why = answers.get(node, (-1, f"no answer in {limit:.1f} s"))
-                if why or told == have.get(node):  # nothing is gained by asking again now
+                if why or told == have.get(node):  # asking again now would not help
                     lacking[node].quiet = lacking[node].quiet or not why.startswith("refused")
                     say(f"site {lacking[node].name} {LACKS}: {why or 'no progress'}")
                     have[node] = -1

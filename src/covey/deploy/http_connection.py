@@ -1,4 +1,4 @@
-"""HTTP/1.1 with somebody unknown: every part of a request has a bound on its size and on the time it may take, and its
+"""HTTP/1.1 with an unknown client: every part of a request has a bound on its size and on the time it may take, and its
 head, before any body, carries a key and a signed time.
 """
 
@@ -138,7 +138,8 @@ LOG_IN = ("/v1/fleet/register-node", "/v1/fleet/activate-node")
 class UsedHeads:
     """The signed times that were shown, for as long as they could be shown again: a head is good for one request.
 
-    Whoever could read inside TLS could otherwise send it again. By key, so that one that sends many forgets its own.
+    Whoever could read inside TLS could otherwise send it again. Kept by key, so that one that sends many displaces only
+    its own.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -168,8 +169,8 @@ class Refusal(Exception):  # noqa: N818
 def check_signature(headers: Mapping[str, str], path: str, objection: Callable[[str], str]) -> str:
     """The key (PEM) that signed the request's head; a refusal where it is not on the list or the signature is wrong.
 
-    `objection` says why a key may not join, or nothing. It is asked first: whoever has no key cannot make this
-    machine compute.
+    `objection` says why a key may not join, or nothing. It is asked first: without a key nobody can make this machine
+    compute.
     """
     try:
         shown = b64decode(headers[KEY], validate=True).decode("ascii")

@@ -1,9 +1,10 @@
-"""What the open port knows of messages on their way: who has mail, who never said that it got it, and who is gone.
+"""What the open port knows of messages on their way: who has mail, who has not confirmed it, and who is gone.
 
-A site looks into its mailbox again and again; the answer to a look is held back until there is mail, so that fifty
-idle sites cost next to nothing and a message is fetched at once. Flower gives a message out once: where the line
+A site looks into its mailbox repeatedly; the answer to a look is held back until there is mail, so that fifty
+idle sites cost next to nothing and a message is fetched at once. Flower gives a message out once: if the connection
 broke just then, it would be lost. So what was given out is kept, and given again to a site that looks once more before
-it has said that it got it. Which questions were answered is seen here as well, so that the SuperLink is not asked about
+it has said that it got it. Which questions were answered is seen here as well, so that the SuperLink is not asked
+about
 all of them five times a second; small pieces that pass are kept for whoever asks for them next. And the SuperLink gives
 a message up, for good, as soon as it has missed two heartbeats of its node; while that is near it is not asked, so that
 a site whose link was cut for a minute can still answer.
@@ -24,7 +25,7 @@ FETCH, STORE = "/v1/fleet/pull-object", "/v1/fleet/push-object"
 BEAT, ARRIVE = "/v1/fleet/send-node-heartbeat", "/v1/fleet/activate-node"
 ANSWER, LEAVE = "/v1/fleet/push-messages", "/v1/fleet/deactivate-node"
 HOLD = 15.0  # seconds that a look may wait: less than a site's patience with an answer
-NOTICE = 1.0  # seconds in which it is seen that whoever looks has left
+NOTICE = 1.0  # seconds until it is noticed that whoever looks has left
 PASS_ON = (
     60.0  # seconds after which a look is passed on though nothing was posted, should that have been missed
 )
@@ -33,7 +34,7 @@ GONE = 90.0  # seconds without any request after which a site is not waited for 
 ASK_ALL = 5.0  # seconds after which the SuperLink is asked about every question that waits
 FEW_PIECES = 64  # that any answer may have; larger ones come in pieces of 1 MB
 OVER = (403, 404)  # what the SuperLink answers about a message whose run has ended
-LARGEST = 2**20  # bytes of a piece that is kept: for larger ones a request more is no matter
+LARGEST = 2**20  # bytes of a piece that is kept: for larger ones one more request does not matter
 MOST_KEPT = 32 * 2**20  # bytes of all; the oldest give way
 MOST_ANSWERS = 100_000  # numbers that are kept, whatever sites send
 

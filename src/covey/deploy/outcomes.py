@@ -21,7 +21,7 @@ ReplyShape = tuple[Any, ...]
 
 
 def outcome_of(client: int, response: Response) -> Outcome:
-    """What a site answered; nothing that it says can do more than be left out."""
+    """What a site answered; whatever it says, the worst that happens is that it is left out."""
     if response.refused:
         return Outcome(id=client, refused=printable(response.refused))
     if response.error:
@@ -48,7 +48,7 @@ def row_bytes(layout: Layout, tasks: Mapping[int, Task]) -> int:
 
 
 def book_unheard(ledger: Ledger, step: Step, heard: set[int], asked: set[int]) -> None:
-    """What a site was asked for it has told, whether its answer came in time or not."""
+    """Books a question as told, whether its answer came in time or not."""
     told = [ledger.epsilon[i] for i in heard if i in ledger.epsilon]
     privacy = getattr(step, "privacy", None)
     for client in asked - heard:
@@ -59,7 +59,7 @@ def book_unheard(ledger: Ledger, step: Step, heard: set[int], asked: set[int]) -
 
 
 class ReplySchemas:
-    """What most sites gave when they were last asked something; who is asked alone is measured by that.
+    """What most sites gave when they were last asked something; a site that is asked alone is compared with that.
 
     Methods may so rely on the statistics of the steps they ask for, whatever a single site sends.
     """
@@ -68,7 +68,7 @@ class ReplySchemas:
         self.usual: dict[ReplyShape, ReplyShape] = {}
 
     def checked(self, step: Step, tasks: Mapping[int, Task], outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """The outcomes, with those refused whose statistics have another schema than most of those to a like task."""
+        """The outcomes, with those refused whose statistics have another schema than most replies to a similar task."""
         told = {
             o.id: (likeness(step, tasks[o.id]), schema_of(o.reply.stats))
             for o in outcomes
@@ -149,7 +149,7 @@ class Turnout:
         self.trained |= {i for i in trained if i >= 0}
 
     def objection(self) -> str:
-        """Why nothing is made of the round; empty where it counts, or where nobody knows what the next one brings."""
+        """Why nothing is made of the round; empty where it counts, or where the next one may be better."""
         asked = self.asked or set(self.names)
         nobody = bool(asked) and not self.trained and asked <= self.refused.keys()
         if not nobody and len(self.trained) >= min(self.quorum, len(asked)):

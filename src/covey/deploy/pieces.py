@@ -2,7 +2,7 @@
 never waited for; what goes is announced, and each of its pieces is sent until the SuperLink has it.
 
 Flower waits up to two hours for pieces that somebody announced and never sent, and one piece may stand in an array
-as often as its sender likes. Here whoever collects comes back later, and an array is measured before it is made. Its
+as often as its sender likes. Here the collector comes back later, and an array is measured before it is made. Its
 client follows every redirection, with the request's body, and reads a reply of any length; a malicious server could so
 send a site's answers elsewhere, or fill its memory.
 
@@ -108,9 +108,9 @@ def push(
     keep: Kept,
     until: float,
 ) -> None:
-    """Sends an answer, of which the work took so many seconds, until that time of the monotonic clock.
+    """Sends an answer, whose work took `seconds`, until that time of the monotonic clock.
 
-    After a break of the line it continues with the piece that broke.
+    After a lost connection it continues with the piece that was cut off.
     """
     taken = keep(client.PushMessages)(
         insides.fleet_pb2.PushMessagesRequest(

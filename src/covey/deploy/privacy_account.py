@@ -139,9 +139,10 @@ class PrivacyAccount:
         return self.composed(self.epsilon, self.told) if self.told else self.epsilon
 
     def answer_bytes(self, question: str, count: int, cost: float | Loss) -> bytes:
-        """Secret random bytes for a question about these data: the same for ever, and paid for the first time.
+        """Secret random bytes for a question about these data: the same for ever, and paid for once.
 
-        Through another `lens` it is another question: of two answers with the same noise the difference has none.
+        Through another `lens` it is another question, because the difference of two answers with the same noise has
+        none.
         """
         number = hashlib.sha256(f"{self.data()}\0{question}\0{self.lens}".encode()).hexdigest()
         if number not in self.questions:

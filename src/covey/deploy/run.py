@@ -157,7 +157,7 @@ def asks_for_scale(dataset: Dataset) -> bool:
 
 
 def check_noise(scaling: TellScale, tables: bool, dataset: Dataset | None) -> None:
-    """Nobody is left to believe in noise that is not added, or in a range that is not used."""
+    """Refuses noise that would not be added, and a range that would not be used."""
     epsilon = scaling.privacy.epsilon
     if tables:
         if scaling.low is not None:
@@ -167,7 +167,7 @@ def check_noise(scaling: TellScale, tables: bool, dataset: Dataset | None) -> No
             )
     elif dataset is not None and dataset.scale is not None:
         raise UserError(
-            f"--scale-epsilon is {epsilon:g}, but nothing would be noised by it: {dataset.name} has a scale of its "
+            f"--scale-epsilon is {epsilon:g}, but nothing would get that noise: {dataset.name} has a scale of its "
             "own, so the sites are not asked; leave it out"
         )
 

@@ -48,7 +48,7 @@ from covey.training.bench.base import one_thread
 from covey.training.pretrained.features import encoded
 from covey.version import __version__
 
-UNSAID = "its step failed; the site's own log says why"  # an error may quote the data that it met
+UNSAID = "its step failed; the site's own log says why"  # an error may quote data
 RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NOTED = ("study", "run", "method", "round", "columns", "ended", "covey")  # of a request, for the audit trail
 BENCHES_KEPT = 4  # models that are ready to work
@@ -77,7 +77,7 @@ class Site:
         self.consent = Consent(folder, ca)
         budget = min((b for b in (budget, self.consent.budget) if b is not None), default=None)
         check_budget(budget, trust_server)
-        # Things of this site's own that a server may ask for by their bare names.
+        # This site's own things that a server may ask for by their bare names.
         self.allowed = {bare_name(thing): thing for thing in allow}
         for thing in allow:
             load_own(thing, f"--allow {thing}")
@@ -290,7 +290,7 @@ class Site:
         task = Task(**request["task"])
         if self.strict:
             check_choice(step, task)
-        # of how many batches are too many a server could work out how many samples there are
+        # from the number of batches that is too many a server could work out the number of samples
         sizes = (SAID, SAID) if self.strict else (len(own.train_samples), len(own.test_samples))
         self.bounds.check_work(step, task, *sizes)
         with self.bounds.in_time(float(request.get("seconds", 0.0))), one_thread():
@@ -432,7 +432,7 @@ def is_plain(value: Any) -> bool:
 
 
 def tells_nothing(step: Any) -> bool:
-    """Whether of what is done within a step only what has noise leaves, or nothing at all."""
+    """Whether only what has noise leaves of what is done within a step, or nothing at all."""
     return getattr(step, "accounted", False) or not getattr(step, "about_data", True)
 
 

@@ -1,4 +1,4 @@
-"""What a site lets a server ask for: so much work at a time, and under a budget what its account counts."""
+"""What a site lets a server ask for: a bounded amount of work at a time, and under a budget what its account counts."""
 
 import contextlib
 import math
@@ -82,7 +82,7 @@ class Bounds:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-            torch.set_grad_enabled(gradients)  # the alarm may ring while `no_grad` is being left
+            torch.set_grad_enabled(gradients)  # the alarm may ring while `no_grad` is being exited
 
 
 def check_budget(budget: float | None, trust_server: bool = False) -> None:
@@ -91,7 +91,7 @@ def check_budget(budget: float | None, trust_server: bool = False) -> None:
         raise UserError(f"budget is {budget!r}; allowed: a number above 0")
     if trust_server and budget is None:
         raise UserError(
-            "trust_server is for sites with a budget: without one the server is told all that it asks for"
+            "trust_server is for sites with a budget: without one the server is told everything it asks for"
         )
 
 
@@ -126,7 +126,7 @@ def is_counted(step: Any) -> bool:
 
 
 def check_choice(step: Any, task: Task) -> None:
-    """Which of several models fits the data best is an answer, too, and one without noise but inside of a sum."""
+    """Which of several models fits the data best is an answer, too, and one without noise unless it is inside a sum."""
     unseen = not getattr(step, "about_data", True) or getattr(step, "hides_choice", False)
     if len(task.models) > 1 and not unseen:
         raise Refused(

@@ -178,7 +178,7 @@ MOST_UNCOUNTED = 16  # of each, ever
 
 
 class Uncounted:
-    """Answers of yes or no that no noise covers; a site with a budget gives so many of them, ever.
+    """Answers of yes or no that no noise covers; a site with a budget gives only a fixed number of them, ever.
 
     Whether its table fits the columns that a server names, or a step fails, may depend on a single row: a server that
     may try as often as it likes would find out which categories there are, and how large a number gets.
@@ -195,7 +195,7 @@ class Uncounted:
             raise Refused(self.full)
 
     def count(self, mark: str) -> None:
-        """Counts the answer to a question, which asked again is no other one."""
+        """Counts the answer to a question; the same question asked again is not counted."""
         if mark in self.marks:
             return
         self.check()
@@ -214,7 +214,7 @@ def columns_mark(schema: Schema, data: str) -> str:
 
 
 def _odd_fill(column: Column) -> float | str | None:
-    """The fill value where it says something of who has empty cells: there is none, or none that the range allows."""
+    """The fill value where it would tell who has empty cells: there is none, or none that the range allows."""
     if column.fill is None or isinstance(column.fill, str):
         return None if column.fill is None else NO_CATEGORY
     reach = column.reach

@@ -112,7 +112,7 @@ class SiteList(Mapping[str, int]):
             )
 
     def read(self) -> dict[str, ListedSite]:
-        """Reads the file again if it has changed; while somebody is editing it, what it said before holds."""
+        """Reads the file again if it has changed; while somebody is editing it, what it said before counts."""
         path = self.folder / "sites.json"
         stamp = path.stat().st_mtime_ns if path.exists() else 0
         gone = not stamp and self.stamp > 0  # deleted by mistake, or just being replaced

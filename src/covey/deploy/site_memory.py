@@ -49,7 +49,7 @@ def question(request: Mapping[str, Any]) -> str:
 class Memory:
     """What a site remembers of runs: a run's state, also as it was when the round began.
 
-    And of the round the answers with fresh noise, which were paid for: should one be asked for again, because it was
+    And the round's answers with fresh noise, which were paid for: should one be asked for again, because it was
     lost or the server continues after a crash, it is given as it was and costs nothing.
     """
 
@@ -147,7 +147,7 @@ class Work:
 class Home:
     """Where a site keeps the models of its runs, and under whose name.
 
-    Of a run it keeps the latest: the one that the run ends with, which every site is sent then; before that the one
+    Of a run it keeps the latest: the model that the run ends with, which every site is sent then; before that the one
     that was measured last; and where nothing is measured at the sites, what this site was last sent to train.
     """
 
@@ -231,7 +231,7 @@ def measured_by(step: Step, reply: Reply) -> dict[str, float]:
 
 
 def sent(client: Client, task: Task, reply: Reply) -> tuple[int, Tensor]:
-    """The row that a client was sent and trained, with what stays at home; of several the one that it took."""
+    """The row that a client was sent and trained, with what stays at home; of several the one that it chose."""
     if len(task.models) > 1 and reply.slot in task.slots:
         place = task.slots.index(reply.slot)
         task = replace(task, models=task.models[place][None], slots=(reply.slot,))

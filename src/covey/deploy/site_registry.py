@@ -121,12 +121,12 @@ class SiteRegistry:
         return [name for client, name in sorted(self.names.listed().items()) if client not in here]
 
     def reachable(self) -> list[int]:
-        """The clients that are connected and were not quiet, after a look at who is new."""
+        """The clients that are connected and were not quiet, after a look for new ones."""
         for line in self.status.news():
             self.say(line)
         nodes = self.transport.nodes()
         self.greet(nodes)
-        # the SuperLink holds who was killed or shut out to be there for a minute
+        # for a minute the SuperLink takes a site that was killed or shut out to be there
         dead = {client for client, seconds in self.status.cut_off().items() if seconds > BACK}
         there = [s for s in self.sites.values() if s.node in nodes and not s.quiet and s.client not in dead]
         return sorted(s.client for s in there if self.names.number(nodes[s.node], s.name) is not None)
@@ -223,7 +223,7 @@ class SiteRegistry:
     def objection(self, hello: Mapping[str, Any], node: int, nodes: Mapping[int, str]) -> str:
         """Why a site that introduced itself may not be registered; empty if it may."""
         if self.schema is not None and hello["columns"] != names_mark(self.schema.inputs):
-            return "its covey does not compare columns by their names; install the server's"
+            return "its covey does not compare columns by their names; install the server's version"
         shape, outputs = tuple(hello["shape"]), int(hello["classes"]) or 1
         fits = len(shape) == 3 if self.spec.encoder is not None else shape == self.spec.shape
         if not fits or outputs != self.spec.outputs:

@@ -68,7 +68,7 @@ class Now:
 
 
 class Status:
-    """What is known of all sites; the port's thread and the run's write, whoever asks reads a snapshot."""
+    """What is known of all sites; the threads of the port and of the run write it, everybody else reads a snapshot."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Status:
                 self.unsaid.append(f"refused: {key}: {visit.why}")
 
     def connections(self, key: str, count: int) -> None:
-        """So many connections a key has at the open port now."""
+        """Notes how many connections a key has at the open port now."""
         with self.lock:
             if count:
                 self.alone.pop(key, None)
@@ -135,7 +135,7 @@ class Status:
         return {client: seconds for client, seconds in since.items() if seconds > BETWEEN}
 
     def _may_write_of_a_stranger(self) -> bool:
-        """Whether one more may have a line: whoever makes up a key for every request must not fill the disk."""
+        """Whether one more may have a line: a stranger with a new key for every request must not fill the disk."""
         lines, now = self.lines_of_strangers, self.clock()
         if len(lines) == MOST_REFUSED and now - lines[0] < HOUR:
             return False

@@ -171,7 +171,7 @@ def verified(plain: Any, ca: Path | None) -> SiteStudy:
     except (OSError, ValueError, TypeError, InvalidSignature) as error:
         raise Refused(f"the study is not signed by a server of {ca}") from error
     if names != [SERVER] or made.not_valid_after_utc < datetime.now(UTC):
-        raise Refused("the study is signed with a certificate that is no server's, or has ended")
+        raise Refused("the study is signed with a certificate that is not a server's, or has expired")
     if not is_signed(public_text(made.public_key()), study.text, bytes.fromhex(study.signature)):
         raise Refused("the study was changed after it was signed")
     return study
@@ -213,7 +213,7 @@ def privacy_words(private: Mapping[str, Any]) -> list[str]:
         f"privacy: {LEVELS.get(str(private.get('level')), 'noise')}; {amount} at delta {private.get('delta')}"
     ]
     if private.get("level") == "example":
-        person = "so many times that, by the number of its rows, which is for the site to count"
+        person = "that many times as much, by the number of its rows, which is for the site to count"
         return [
             *lines,
             f"privacy per sample: {amount}",

@@ -19,7 +19,7 @@ from covey.files import for_their_owner
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    # Pieces that a thin link brings in seconds, and of which only the broken one is sent again.
+    # Pieces that a slow link brings in seconds, and of which only the broken one is sent again.
     "FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE": str(2**20),
 }
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -37,7 +37,7 @@ class Transport(Protocol):
         ...
 
     def expect(self, most: int) -> None:
-        """Answers of up to so many bytes may come from now on."""
+        """Answers of up to `most` bytes may come from now on."""
         ...
 
     def send(self, kind: str, blocks: Mapping[int, bytes], seconds: float) -> dict[str, int]:

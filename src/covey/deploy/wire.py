@@ -45,7 +45,7 @@ def message_type(kind: str) -> str:
 
 
 def step_to_plain(step: Step) -> dict[str, Any]:
-    """A step as the name of its class and its settings; whether a site knows that name is the site's affair."""
+    """A step as the name of its class and its settings; whether it knows that name is for the site to say."""
     name = type(step).__name__
     if not _is_step(step):
         raise UserError(
@@ -160,7 +160,7 @@ class ModelSpec:
     )
 
     def plain(self) -> dict[str, Any]:
-        """What travels: names without the files that they are in here, and of scale and frozen part what there is."""
+        """What travels: names without the files that they are in here; scale and frozen part where there are any."""
         fields = without_unset({**vars(self), "scale": of_scale(self.scale)}, "scale", "frozen", "encoder")
         # weights are a file of the server's: what is frozen of them is sent, and rows have the rest
         own = {key: value for key, value in self.settings.items() if key != "weights"}

@@ -38,14 +38,14 @@ class Bookkeeping:
     Args:
         layout: of the model's rows.
         known: what the server knows of a client, by which its answers are checked.
-        guard: what a client's update may be beside the others'.
+        guard: what a client's update may be, compared with the others'.
         seed: of the run.
         name: run, or the name of a child, whose rounds all lie within one round of the run: it books costs, but opens
             no round in the ledger, and whom it asks is not counted as asked in that round.
         debug: whether a client's error is raised in place.
         ledger: all costs, which a child shares with its parent.
         answers: what a part of the method was told.
-        each: does something for every one of many replies, with as many workers as there are.
+        each: calls a function for each of many replies, with as many workers as there are.
     """
 
     layout: Layout
@@ -66,7 +66,7 @@ class Bookkeeping:
         return self.name != "run"
 
     def become_child(self, parent: Self, name: str) -> None:
-        """From now on the books of a model of the method's own: the same ledger, streams of its own."""
+        """Makes these the books of the method's own model: the same ledger, streams of its own."""
         self.name, self.ledger = f"{parent.name}/{name}", parent.ledger
 
     def open(self, round: int) -> None:
@@ -160,7 +160,7 @@ class Bookkeeping:
     def _outliers(
         self, replies: Sequence[Reply], call: Call, tasks: Mapping[int, Task]
     ) -> tuple[dict[int, str], dict[int, Reply]]:
-        """Whose update is too long beside the others', in words, and whose is shortened; who stands out is booked."""
+        """Whose update is too long for the others', in words, and whose is shortened; who stands out is booked."""
         if not replies:
             return {}, {}
         directions = [name for name, stat in call.step.expects(Known()).items() if stat.direction]
@@ -280,7 +280,7 @@ def check_reply(
 
 
 def loss_of(reply: Reply) -> float:
-    """The loss of a training, NaN where its row is not finite; 0 where it says nothing that can be one."""
+    """The loss of a training, NaN where its row is not finite; 0 where the reply holds none."""
     if reply.vector is not None and not bool(torch.isfinite(reply.vector).all()):
         return math.nan
     loss = reply.stats.get("loss")

@@ -28,7 +28,7 @@ DEVICE_FIELDS = tuple(field.name for field in fields(Device))
 
 @dataclass(frozen=True, kw_only=True)
 class Special(Device):
-    """Devices that are not as the profile has them."""
+    """Devices that differ from the profile."""
 
     clients: Clients
 
@@ -120,7 +120,7 @@ class Devices:
     def build(self, clients: int, rng: np.random.Generator) -> list[Device]:
         """Draw the devices; client i's is the same however many clients follow it."""
         profile = PROFILE.made("devices.profile", self.profile)
-        if self.profile == "ideal":  # all are alike: no draws, and one object for a million clients
+        if self.profile == "ideal":  # all are equal: no draws, and one object for a million clients
             devices = [Device()] * clients
         else:
             devices = [profile(row) for row in rng.random((clients, 5))]

@@ -1,4 +1,4 @@
-"""Whose updates point away from the others', round after round: remembered, and refused where it is beyond chance."""
+"""Whose updates point away from the others', round after round: remembered, and refused where it is significant."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,9 +19,9 @@ UPDATES = 2  # of a client before it is judged
 AWAY = -0.05  # its mean cosine to the others' updates ...
 APART = 0.15  # ... which lies this much below theirs to each other, and so many
 DEVIATIONS = 3.0  # deviations below the other clients' means
-# Of how far the others agree so much is what it must point backwards by: who has other data goes across, not back.
+# The share of the others' agreement by which it must point backwards: a client with other data goes across, not back.
 BACKWARDS = 0.5
-COLUMNS = 1 << 15  # of large models so many are compared, drawn anew in every round
+COLUMNS = 1 << 15  # of large models this many columns are compared, drawn anew in every round
 
 
 def note_directions(
@@ -85,7 +85,7 @@ def least_of(one: Conduct) -> float:
 def refused_for_direction(
     replies: Sequence[Reply], compared: Sequence[int], ledger: Ledger
 ) -> dict[int, str]:
-    """Why the updates of those who lead astray are not used, by client; always fewer than half of those compared."""
+    """Why the updates of those who point away are not used, by client; always fewer than half of those compared."""
     found = astray(ledger)
     wrong = [replies[place].id for place in compared if replies[place].id in found]
     if 2 * len(wrong) >= len(compared):

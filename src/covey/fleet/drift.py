@@ -1,4 +1,4 @@
-"""How clients' data change while a run is under way: suddenly, gradually, again and again, one client after another."""
+"""How clients' data change while a run is under way: suddenly, gradually, repeatedly, one client after another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ def share_changed(table: Mapping[str, Any], place: int, number: int) -> float:
     """The share of a client's samples that have changed by round `number`; it is the `place`-th of the table's clients.
 
     sudden: all from `round` on. gradual: one `rounds`-th more in every round from then on. recurring: all for `rounds`
-    rounds, then none for as many, and again. `stagger` is by how many rounds later it begins for each next client.
+    rounds, then none for as many, and again. `stagger` is how many rounds later it begins for each next client.
     """
     since = number - (int(table["round"]) + place * int(table.get("stagger", 0)))
     if since < 0:

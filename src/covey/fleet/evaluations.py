@@ -51,7 +51,7 @@ class Scored:
         return np.setdiff1d(index, self.index, assume_unique=True)
 
     def with_more(self, index: Indices, scores: Mapping[str, NDArray[Any]]) -> Scored:
-        """It with other samples as well."""
+        """The same with other samples as well."""
         if not len(self.index):
             return Scored(index, scores)
         both = np.concatenate([self.index, index])
@@ -70,7 +70,7 @@ UNKNOWN = Scored(np.zeros(0, np.int64), {})
 
 @dataclass(kw_only=True, eq=False)
 class Asked:
-    """Who wants to know what of one row under one shift."""
+    """Which clients ask for which samples of one row under one shift."""
 
     row: Tensor
     like: int  # a client that sees its test data under that shift
@@ -114,7 +114,7 @@ class Evaluations:
             self.round, self.before, self.now, self.counted = call.round, self.now, {}, {}
         asked = self._asked(step, tasks, client_data, states, call.round)
         if not self._find_out(call, step, asked, execute):
-            return [], 0.0  # whatever went wrong is said by asking the clients themselves
+            return [], 0.0  # what went wrong is found by asking the clients themselves
         outcomes = []
         for key, one in asked.items():
             known = self.now[key]

@@ -90,7 +90,7 @@ class Cohort(Serial):
         return done
 
     def _check(self, kind: str) -> None:
-        """Nobody who asked for mixed precision gets another one without a word."""
+        """Whoever asked for mixed precision gets no other one silently."""
         if self.bench.on_torch().stacking.mixed and kind.startswith("train."):
             raise UserError(
                 f"engine.precision is 'mixed', but {kind} with this model and these settings cannot be stacked; "
@@ -122,7 +122,7 @@ class Threads:
         )
 
     def __call__(self, call: Call, jobs: Sequence[Job]) -> list[Outcome]:
-        """Every thread takes jobs until none is left, the longest first; this one sleeps until all is done."""
+        """Every thread takes jobs until none is left, the longest first; this one sleeps until all are done."""
         waiting = deque(sorted(jobs, key=lambda job: -job.weight))
         samples = sum(job.weight for job in jobs) / max(1, len(jobs))
         brief = samples * self.client_data.data.dataset.x[:1].numel() <= BRIEF
@@ -131,10 +131,10 @@ class Threads:
             try:
                 return [outcome for shift in shifts for outcome in shift.result()]
             finally:
-                waiting.clear()  # after an error or an interrupt nobody begins another job
+                waiting.clear()  # after an error or an interrupt no thread begins another job
 
     def each(self, work: Callable[[int], None], places: Sequence[int]) -> None:
-        """Does something for every place, in as many parts as there are threads."""
+        """Calls a function for every place, in as many parts as there are threads."""
         with one_thread():
             parts = [places[k :: self.workers] for k in range(min(self.workers, len(places)))]
             for done in [self.pool.submit(one_by_one, work, part) for part in parts]:

@@ -1,4 +1,4 @@
-"""Whether data, model and objective fit each other: a mistake that every client would make is said before the first."""
+"""Whether data, model and objective fit each other: a mistake that all clients would meet is said before any does."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from covey.training.objective import Classification, Objective, Regression
 
 
 def check_steps_fit(data: Any, model: Any, objective: Any, devices: Any) -> None:
-    """What was given for what, said where it is given and not where it is first used."""
+    """Checks the types of arguments where they are given, and not where they are first used."""
     for name, value, wanted, how in (
         ("data", data, Federation, "covey.federate(dataset, ...)"),
         ("model", model, nn.Module, "a torch.nn.Module, made: Net(), not Net"),
@@ -97,7 +97,7 @@ def check_outputs(model: nn.Module, dataset: Dataset, objective: Objective) -> N
     check_parameters(model)
     x, y = Samples(dataset, dataset.train[:2]).tensors()
     if tokens := dataset.x.dtype == torch.int64 and len(x) > 0:
-        x[-1, -1] = dataset.x.max()  # whoever knows the last token knows all
+        x[-1, -1] = dataset.x.max()  # a model that knows the last token knows all
     try:
         with torch.no_grad():
             outputs = copy_sharing(model).eval()(x)

@@ -1,4 +1,4 @@
-"""What one client's update may be beside the others': so that a stranger can neither end nor bend a run."""
+"""What one client's update may be, compared with the others': so that no single client can end or steer a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,11 @@ BUFFERS_OF = "update of buffers"
 # can, what the others still learn is many times as long, and moves the model little.
 SLIGHT = 0.05
 SHORTEST = 1e-30  # an update that is shorter has no direction
-REFUSED = 10.0  # times as long as the others': that is no update
-FEWEST_UPDATES = 3  # replies of a model of which one can be told from the others
-# Clients that are asked in a round: of fewer, clients that merely differ are as far from the median as one who lies.
-# Not replies: who sends nothing, or nonsense, must not switch the bound off for an accomplice.
+REFUSED = 10.0  # times as long as the others': then it is refused
+FEWEST_UPDATES = 3  # replies of a model from which on one can be compared with the others
+# Clients that are asked in a round: among fewer, clients that merely differ are as far from the median as one that
+# lies.
+# Not replies: a client that sends nothing, or nonsense, must not switch the bound off for an accomplice.
 ENOUGH = 10
 
 
@@ -76,7 +77,7 @@ class Lengths:
     def shares(self, factor: float) -> Array:
         """What is left of each update when it is shortened to `factor` times the others' length.
 
-        Who trains on more batches may go farther, as a random walk does: by the square root of their number.
+        A client that trains on more batches may go farther, as a random walk does: by the square root of their number.
         """
         whole = np.ones(len(self.own))
         if max(self.asked, len(self.own)) < ENOUGH or len(self.own) < FEWEST_UPDATES:
@@ -88,7 +89,7 @@ class Lengths:
         return np.divide(limits, own, out=whole, where=own > limits)
 
     def limits(self, factor: float) -> Array:
-        """How long each update may be to be one."""
+        """How long each update may be before it is refused."""
         alone = len(self.own) < 2
         limits = factor * self.start if alone else np.maximum(factor * self.others, self.start)
         return np.asarray(limits * [BUFFERS if part == BUFFERS_OF else 1.0 for part in self.parts])
@@ -113,7 +114,7 @@ def lengths_of(
 ) -> Lengths:
     """The lengths of the replies' updates, and of those statistics that move a model as an update does.
 
-    Directions are compared on these columns of the updates, or on all of them. `each` does something for every reply.
+    Directions are compared on these columns of the updates, or on all of them. `each` calls a function for every reply.
     """
     cuts = slice(0, layout.trainable), slice(layout.trainable, layout.size)
     least = SHORT * np.sqrt([layout.trainable, layout.size - layout.trainable])
@@ -167,15 +168,15 @@ OffOrMore = Literal[0] | Annotated[float, Range(1)]
 @validated_in("guard")
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """What one client's answer may be beside the others'; 0 switches a rule off.
+    """What one client's answer may be, compared with the others'; 0 switches a rule off.
 
-    norm: an update ||w_k - w|| is shortened to so many times the median length of the others' that train the same
+    norm: an update ||w_k - w|| is shortened to this many times the median length of the others' that train the same
     model (of all others of the round, where fewer than three train it), and to no less than a twentieth of the model w
     that it started from; with b times the batches of the others it may be sqrt(b) times as long. More than ten times
     the median of the round's others and longer than w, it is refused. Where fewer than ten clients are asked none is
     shortened, and alone in its round an update may be ten times as long as w. With it goes the check of directions: a
     client whose updates have pointed away from the others', beyond what different data do, is refused.
-    samples: at real sites, a client may say that it has so many times as many samples as the median of the others.
+    samples: at real sites, a client may claim at most this many times as many samples as the median of the others.
     """
 
     norm: OffOrMore = 1.5
@@ -199,9 +200,9 @@ class Guard:
     def shortened(
         self, replies: Sequence[Reply], tasks: Mapping[int, Task], lengths: Lengths, layout: Layout
     ) -> dict[int, Reply]:
-        """The replies with too long an update for an average, each with as much of it as may count, by client.
+        """The replies with too long an update for an average, each with the share of it that may count, by client.
 
-        What stays at a client nobody averages; buffers are no update.
+        What stays at a client is not averaged; buffers are no update.
         """
         found: dict[int, Reply] = {}
         shares = lengths.shares(self.norm) if self.norm else np.ones(len(replies))

@@ -22,7 +22,7 @@ class Holders:
     def send(
         self, tasks: Mapping[int, Task], machines: Sequence[Device], ledger: Ledger, *, wait: bool
     ) -> dict[int, float]:
-        """Books it for whoever is asked with a row and lacks it; the seconds that it takes each of them.
+        """Books it for everybody who is sent a row and lacks it; gives the seconds that it takes each of them.
 
         With `wait` the clock moves until the slowest of them has it.
         """

@@ -52,10 +52,10 @@ class LocalFleet(WithBooks):
         model: the network, with its first weights.
         objective: what is trained for; none: classification.
         devices: the clients' machines; none: equal ones that never fail.
-        seed: everything random follows from it.
+        seed: of everything random.
         engine: how the simulation uses this machine.
         buffers: what becomes of BatchNorm statistics.
-        guard: what an update may be beside the others'.
+        guard: what an update may be, compared with the others'.
         say: takes the notes for the user.
         source: makes the data again, for Ray workers that read shared files.
 
@@ -224,7 +224,7 @@ class LocalFleet(WithBooks):
         return self.in_flight.keys()
 
     def _outcomes(self, step: Step, tasks: Mapping[int, Task], measure: bool) -> tuple[Call, list[Outcome]]:
-        """What becomes of every task, by ascending id; who got lost comes last."""
+        """What becomes of every task, by ascending id; lost ones come last."""
         call = self.books.call(step, measure=measure)
         if time_limit(step) is not None:
             call = replace(call, paces={i: self._pace(i) for i in tasks})

@@ -1,4 +1,4 @@
-"""Who stands out by its updates, round after round: said at the end of a run, with what helps."""
+"""Clients whose updates stand out, round after round: reported at the end of a run, with what helps."""
 
 from collections.abc import Collection, Sequence
 
@@ -24,9 +24,10 @@ def note_conduct(
     ledger: Ledger,
     refused: Collection[int] = (),
 ) -> None:
-    """Remembers whose update was too long beside the others', and whose points away from all of them.
+    """Remembers whose update was too long compared with the others', and whose points away from all of them.
 
-    Those whose updates are `refused` are none of the others: four who push one way would make the rest look odd.
+    Those whose updates are `refused` do not count among the others: four that push one way would make the rest look
+    odd.
     """
     if len(replies) < FEWEST_UPDATES or not guard.norm:
         return
@@ -102,7 +103,7 @@ def odd_in_words(ledger: Ledger, names: Sequence[str] = ()) -> str:
 
 
 def refused_in_words(ledger: Ledger) -> str:
-    """Of how many replies nothing was used, with the first client and its reason; nothing where all were."""
+    """How many replies were refused, with the first client and its reason; an empty text where none was."""
     if not (found := ledger.examples("refused")):
         return ""
     count, one = ledger.refused, found[0]

@@ -43,7 +43,8 @@ BUSY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_register_timeout_seconds": "600",
     "RAY_gcs_server_request_timeout_seconds": "300",
-    # Workers are as important as the run itself: by Ray's own 15 any other program comes first, and they starve.
+    # Workers are as important as the run itself: at Ray's own niceness of 15 any other program comes first, and they
+    # starve.
     "RAY_worker_niceness": "0",
 }
 # A cluster of this machine alone is reached from nowhere else: whoever reaches one can run code on it.

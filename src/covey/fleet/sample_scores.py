@@ -12,7 +12,7 @@ from covey.parts.steps.evaluate import FORWARD_SHARE, outputs_of
 class SampleScores(Step):
     """Every score of every sample of the task's `index`, seen as the client sees its test data (under its shift).
 
-    With `outputs`, also what the row makes of each sample and what it should have made. Only a simulation asks this.
+    With `outputs`, also the model's outputs for each sample, and the targets. Only a simulation asks this.
     """
 
     outputs: bool = False

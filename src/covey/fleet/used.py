@@ -11,7 +11,7 @@ from covey.fleet.work import Call, jobs_of
 from covey.parts.steps.served import ADAPTING, Serving, TakeServed, as_sent
 
 TOGETHER_BYTES = 64_000_000  # of rows that are made before they are taken,
-TOGETHER = 4000  # of at most so many clients: what surrounds a row takes some kilobytes, too
+TOGETHER = 4000  # of at most this many clients: what surrounds a row takes some kilobytes, too
 
 
 class Used(NamedTuple):
@@ -25,7 +25,7 @@ class Used(NamedTuple):
 def rows_in_use(
     fleet: LocalFleet, serving: Serving, tasks: Mapping[int, Task], round: int, *, make: bool = True
 ) -> Iterator[Used]:
-    """What each of these clients uses under its task; who fails is left out. Nothing is booked, no state changes.
+    """What each of these clients uses under its task; one that fails is left out. Nothing is booked, no state changes.
 
     Without `make`, only what is used as it was sent.
     """

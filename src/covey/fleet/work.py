@@ -100,7 +100,7 @@ def do_in_phases(
 ) -> list[Outcome] | None:
     """The same for jobs of one client each, phase by phase: what each phase needs stays in the caches for all of them.
 
-    None where the step cannot, or somebody's failed: one by one it is told whose.
+    None where the step cannot, or where a client's work failed: one by one it shows whose.
     """
     clients = [client_of(call, job.ids[0], dict(job.states[0]), client_data, bench) for job in jobs]
     try:
@@ -111,7 +111,7 @@ def do_in_phases(
 
 
 def outcomes_of(step: Step, clients: Sequence[Client], replies: Any) -> list[Outcome]:
-    """The replies as outcomes; one that is none is a mistake of the step's author, said with the place of his lines."""
+    """The replies as outcomes; anything else is a mistake of the step's author, reported with its place in the code."""
     if not isinstance(replies, list) or len(replies) != len(clients):
         found = f"{len(replies)} replies" if isinstance(replies, list) else f"a {type(replies).__name__}"
         why = f"it gives {found} for {len(clients)} clients"

@@ -1,4 +1,4 @@
-"""`about.json`: what the readers of a run folder need to know of it without anybody's code."""
+"""`about.json`: what the readers of a run folder need to know about it without the user's code."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class About:
 
 
 def read_about(folder: Path) -> About:
-    """What the folder says of itself; a folder without the file says nothing."""
+    """What the folder says about itself; empty where it has no such file."""
     try:
         about: About = of_plain(About, read_json(folder / ABOUT))
         return about

@@ -17,7 +17,7 @@ from covey.folder.plain import of_plain
 FORMAT = 2
 INDEX_FILE = "checkpoint.json"
 ABOUT = "about.json"
-FROZEN = "frozen.safetensors"  # what nobody trains of the models
+FROZEN = "frozen.safetensors"  # the frozen part of the models
 SERVED_FILE = "served.safetensors"  # the rows that clients use
 NOT_THE_SAME = "its SHA-256 is not the one that was written"
 
@@ -39,7 +39,7 @@ class Piece:
 
     def read(self, path: Path) -> bytes:
         """The piece of this file; one sentence where it is shorter or not the same."""
-        # no more is asked for than there is: a length may be any number
+        # asks for no more than there is, as the length may be any number
         with user_error(f"{path} is damaged: it cannot be read"), open_regular(path) as file:
             content = file.read(min(self.length, os.fstat(file.fileno()).st_size))
         if len(content) < self.length:

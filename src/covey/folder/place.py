@@ -110,7 +110,7 @@ def check_free(folder: Path) -> None:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether it is empty, or holds no more than a start that never came to a run."""
+    """Whether it is empty, or holds no more than a start that never became a run."""
     return _names(folder) <= BEGUN and _never_trained(folder)
 
 
@@ -131,7 +131,7 @@ def _never_trained(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Takes away what is left of a start that never came to a run, but for the journal, by which a start is known."""
+    """Removes what is left of a start that never became a run, but for the journal, which marks a start."""
     others = [folder / name for name in sorted(BEGUN - {"metrics.jsonl"})]
     for path in [*(folder / "checkpoint").glob("*"), *others]:
         if path.is_dir():
@@ -143,7 +143,7 @@ def clear(folder: Path) -> None:
 def tries(folder: Path, done: int) -> int:
     """Which try of the round after `done` now begins, which is written down before anybody is asked.
 
-    What was told in the others has nobody heard, and is booked all the same. Whoever came to `done` has tried, too.
+    What was told in earlier tries was lost, and is booked all the same. A run that got to `done` has tried, too.
     """
     path = folder / STARTS
     before = path.read_bytes() if path.exists() else b""
@@ -152,7 +152,7 @@ def tries(folder: Path, done: int) -> int:
 
 
 def exists(path: Path) -> bool:
-    """Whether it is there; a path that the system does not take is a mistake that is said."""
+    """Whether it is there; a path that the system does not accept is a `UserError`."""
     with user_error(f"{short(path)} cannot be a folder"):
         return path.exists()
 

@@ -1,4 +1,4 @@
-"""The run folder: all that a run leaves behind, written so that a crash at any moment spoils nothing."""
+"""The run folder: all that a run leaves behind, written so that a crash at any moment damages nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from covey.version import __version__
 if TYPE_CHECKING:
     from covey.runs.config import Config
 
-# What is made of the journal at the end; where a run is resumed, they are no longer true.
+# What is made of the journal at the end; once a run is resumed, they are no longer true.
 DERIVED = ("metrics.parquet", "summary.json", "report.html", SERVED_FILE)
 
 
@@ -117,7 +117,7 @@ class Recorder:
         self.groups = dict(extra["groups"])
         self.best, self.last, self.reached = dict(extra["best"]), dict(extra["last"]), extra["reached"]
         self.clients, self.engine = extra["clients"], extra["engine"]
-        # Code or data that changed since then stand beside what they were.
+        # Code or data that changed since then are listed beside what they were.
         self.origins = list(dict.fromkeys([*checkpoint.origins, *self.origins]))
         self.wall = extra["wall"]
         self.pending = None
@@ -305,7 +305,7 @@ DELTA = 1e-5  # of the privacy losses in summary.json where [private] says nothi
 
 
 def remove_derived(folder: Path) -> None:
-    """The files of an earlier end, which resuming a run makes untrue; first they no longer count."""
+    """The files of an earlier end, which a resumed run outdates; they stop counting before they are removed."""
     index = read_index(folder)
     if index is not None and index.files != index.lasting:
         write_index(folder, replace(index, files=index.lasting))

@@ -16,8 +16,8 @@ def gone_back(
 ) -> State:
     """The state before the update that stood out, its sender barred; raises `spoiled` again where none is to be found.
 
-    Of the checkpoints that are kept, the newest one from before that update is taken: a later one holds what the update
-    made of the models, finite as it may be.
+    Of the checkpoints that are kept, the newest one from before that update is taken: a later one holds what the
+    update made of the models, even if that is finite.
     """
     index = read_index(recorder.folder)
     kept = index.kept if index is not None else ()

@@ -169,7 +169,7 @@ def table_of(records: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def _numpy_kind(kind: pa.DataType) -> np.dtype[Any]:
-    """Not by `to_pandas_dtype`: Arrow before version 26 needs pandas for it, which nobody has to have."""
+    """Not by `to_pandas_dtype`: Arrow before version 26 needs pandas for it, which is not required here."""
     return np.dtype("float64" if pa.types.is_float64(kind) else str(kind))
 
 

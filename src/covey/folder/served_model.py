@@ -34,11 +34,11 @@ KEY = "covey"  # of the metadata, in safetensors and ONNX files
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """All that is known of a served model beside its numbers; plain values, as the file's JSON has them.
+    """All that is known of a served model besides its numbers; plain values, as the file's JSON has them.
 
     Args:
         method: the method that trained it.
-        round: after which round.
+        round: the round after which it was stored.
         client: whose it is; empty for a model of several clients.
         slot: of which model of the run it was made.
         share: of the client's own training before use in it; -1 where only the client knows it.
@@ -125,7 +125,7 @@ def model_bytes(model: ServedModel) -> bytes:
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
-    """The state_dict for a file that holds every name apart: tied weights stand in it once for each of their names."""
+    """The state_dict for a file that holds every name separately: tied weights once for each of their names."""
     tensors: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in module.state_dict().items():
@@ -189,7 +189,7 @@ def read_model(path: str | Path, model: nn.Module | None = None) -> ServedModel:
 
 
 def network_of(facts: ModelFacts, path: Path) -> nn.Module:
-    """The network that a file names: one of covey's own or an installed package's, never somebody's code."""
+    """The network that a file names: one of covey's own or an installed package's, never other code."""
     try:
         with only_installed({}):
             return build(

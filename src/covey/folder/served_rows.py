@@ -151,7 +151,7 @@ def gathered(
     for client, slot, row in used:
         mark = marks.get(row.data_ptr()) or digest(row)
         if client in tasks and row.data_ptr() == tasks[client].models.data_ptr():
-            marks[row.data_ptr()] = mark  # the tasks hold it, so that no other row can come to lie there
+            marks[row.data_ptr()] = mark  # the tasks hold it, so that no other row can take its address
         if mark not in numbers:
             numbers[mark] = len(numbers)
             bank.append(in_bank.get(mark, NOWHERE))

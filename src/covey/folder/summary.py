@@ -82,7 +82,7 @@ class Summary:
     rounds: int = 0
     rounds_done: int = 0
     finished: bool = False
-    pruned: bool = False  # ended early by a tuner, which saw enough
+    pruned: bool = False  # ended early by a tuner
     last: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Best] = field(default_factory=dict)
     targets: tuple[Target, ...] = ()
@@ -194,6 +194,6 @@ def cost_of(rows: Rows, kind: str) -> Cost:
 
 
 def total_of(rows: Rows, name: str) -> float:
-    """The sum of a fleet's count over all rounds; a count that is no number counts for nothing."""
+    """The sum of a fleet's count over all rounds; a count that is not a number counts as 0."""
     values = rows.overall(f"fleet/{name}").value
     return float(values[np.isfinite(values)].sum())

@@ -28,14 +28,14 @@ SHOWS_LIKENESS = Shows(what="single updates, whose likeness moves clients among 
 
 
 def rewards(updates: Array) -> Array:
-    """1 - d / (mean of d + deviation of d), d the distance of an update from the mean of all: who is far off loses."""
+    """1 - d / (mean of d + deviation of d), d the distance of an update from the mean of all: far-off clients lose."""
     distance = np.linalg.norm(updates - updates.mean(axis=0), axis=1)
     usual = distance.mean() + distance.std()
     return np.asarray(1 - distance / usual) if usual > 0 else np.ones(len(updates))
 
 
 def halves(updates: Array, known: Sequence[int | None], seed: int) -> list[int]:
-    """The half of every update: by 2-means at first; later, who is not known goes with the nearest who is.
+    """The half that every update is in: by 2-means at first; later an unknown client joins its nearest known one.
 
     Updates are compared by their directions from the mean of all.
     """
@@ -59,7 +59,7 @@ def halves(updates: Array, known: Sequence[int | None], seed: int) -> list[int]:
     "group", "rewards", needs=(KEPT_REWARDS, MODEL_PER_GROUP), gives=(GROUPS, COHORTS), shows=SHOWS_LIKENESS
 )
 class ByRewards:
-    """Every client is in the cohort that rewarded it most; who has no reward yet is in one at random (Auxo).
+    """Every client is in the cohort that rewarded it most; a client without any reward yet is in a random one (Auxo).
 
     Args:
         explore: share of the clients that try a cohort at random, halved every ten rounds.
@@ -133,7 +133,7 @@ class RememberRewards:
 
 
 def copied(tables: Mapping[int, Mapping[int, T]]) -> dict[int, dict[int, T]]:
-    """What is kept of every cohort, to be written to."""
+    """A copy of what is kept of every cohort, to write to."""
     return {cohort: dict(table) for cohort, table in tables.items()}
 
 

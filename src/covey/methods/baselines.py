@@ -67,5 +67,5 @@ def centralized(train: Train) -> Method:
 
 @method("random", family="selection")
 def random(train: Train, *, per_round: Count = 10, weighting: Weighting = "equal") -> Method:
-    """Whoever is drawn works: clients uniformly at random, averaged with equal weights, HACCS' first baseline."""
+    """Clients drawn uniformly at random, averaged with equal weights: HACCS' first baseline."""
     return replace(fedavg(train, per_round=per_round, weighting=weighting), name="random")

@@ -43,7 +43,7 @@ def should_split(gram: Array, *, still: float, apart: float) -> bool:
     needs=(KNOWN_GROUPS,),
 )
 def to_known_group(now: Round, ids: Sequence[int]) -> dict[int, Task]:
-    """The model of the client's group; who has none is sent all models and works on the best."""
+    """The model of the client's group; a client without one is sent all models and works on the best."""
     everything = Task(models=now.models, slots=tuple(range(len(now.models))))
     return {
         i: Task(models=now.models[g : g + 1], slots=(g,)) if (g := now.groups.get(i, -1)) >= 0 else everything

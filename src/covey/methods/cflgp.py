@@ -19,7 +19,7 @@ from covey.parts.steps.stepwise import LocalBatches
 from covey.parts.steps.train import Train, best_row
 from covey.settings import Count, inline
 
-SKETCH = 256  # numbers that a gradient is told in: random signs keep inner products up to their noise
+SKETCH = 256  # length of the sketch of a gradient: random signs keep inner products up to noise
 SUMS: Key[dict[int, NDArray[Any]]] = Key("cflgp.gradients")
 
 
@@ -112,7 +112,7 @@ class ByGradients:
 
 @part("bank", "equal-starts", needs=(GROUPS,), gives=(MODEL_PER_GROUP,), shows=NOTHING)
 class EqualStarts:
-    """k models, or one per group where there are more, that all start as the given one; who trains them is all."""
+    """k models, or one per group where there are more, all starting as the given one; only who trains them differs."""
 
     k: Count = 4
 

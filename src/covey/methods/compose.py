@@ -105,7 +105,7 @@ class Making:
         return part
 
     def remembering(self, after: list[Any]) -> tuple[Any, ...]:
-        """What is remembered of a round: as asked for, and what the parts need beside."""
+        """What is remembered of a round: as asked for, and what the parts need besides."""
         while lacking := next(
             ((fact, who) for fact, who in missing(self.named).items() if keeper_of(fact)), None
         ):

@@ -14,7 +14,7 @@ from covey.settings import Count
 
 
 def most_central(distances: Array, count: int) -> list[int]:
-    """Greedy facility location: each next place lowers the sum over all of the distance to the nearest chosen most."""
+    """Greedy facility location: each choice most lowers the sum of the distances to the nearest chosen one."""
     nearest = np.full(len(distances), np.inf)
     chosen: list[int] = []
     for _ in range(min(count, len(distances))):
@@ -27,7 +27,7 @@ def most_central(distances: Array, count: int) -> list[int]:
 
 @part("select", "diverse", needs=(SKETCHES,), shows=SKETCHED)
 class Diverse(PerRound):
-    """Everybody once; then those clients whose last updates stand best for everybody's (DivFL without overhead)."""
+    """Everybody once; then the clients whose last updates best represent everybody's (DivFL without overhead)."""
 
     def __call__(self, now: Round) -> list[int]:
         known = SKETCHES.get(now.memory, {})
@@ -43,7 +43,7 @@ class Diverse(PerRound):
 
 @method("divfl", family="selection")
 def divfl(train: Train, *, per_round: Count = 10) -> Method:
-    """FedAvg on those clients whose last updates stand best for everybody's.
+    """FedAvg on the clients whose last updates best represent everybody's.
 
     Greedily, each next client lowers most the sum over all clients of the distance to the nearest chosen update
     (Balakrishnan et al., 2022; updates as sketches of 512 numbers).

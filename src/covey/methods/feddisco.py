@@ -64,7 +64,7 @@ class TellDiscrepancy(Step):
 class DiscoAverage:
     """FedDisco's average, in which clients with evenly spread labels count more.
 
-    Who does not tell its discrepancy counts as average in that.
+    A client that does not tell its discrepancy counts as average in that.
 
     Args:
         measure: of the discrepancy between label shares: kl, l2, l1 or cosine.

@@ -56,7 +56,7 @@ def joined(distances: Array, delta: float) -> list[list[int]]:
 
 @part("group", "drift", needs=(MODEL_PER_GROUP,), gives=(GROUPS,))
 class ByDrift:
-    """Clients use the model with the lowest loss on their data; who loses more than `delta` on all of them has drifted.
+    """Clients use the model with the lowest loss on their data; one that loses over `delta` on all of them has drifted.
 
     The drifted clients of a round get a new model (FedDrift-Eager). Groups become one, by complete linkage, when no
     one's model loses more than `delta` on another's data.
@@ -94,7 +94,7 @@ class ByDrift:
     def merged(
         self, now: Round, groups: dict[int, int], losses: dict[int, Array], alive: list[int]
     ) -> dict[int, int]:
-        """The groups after those became one that do not differ; which ones is left for the bank."""
+        """The groups after merging those that do not differ; which ones is noted for the bank."""
         there = [g for g in alive if any(groups.get(i) == g for i in losses)]
         table = np.array(
             [[np.mean([losses[i][a] for i in losses if groups[i] == b]) for b in there] for a in there]

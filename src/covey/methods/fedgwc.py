@@ -85,7 +85,7 @@ def split(table: Array, most: int, seed: int) -> NDArray[np.int64]:
 class ByInteractions:
     """Groups whose interactions have settled are split by them; then each group's replies are averaged (FedGWC).
 
-    They have settled when they changed little for as many rounds in a row as everybody takes to work once.
+    They have settled when they changed little for as many rounds in a row as it takes everybody to work once.
 
     Args:
         gamma: how fast likeness falls with the distance of two clients' interactions.

@@ -35,7 +35,7 @@ def equitable(
 
 @part("select", "equitable", needs=(GROUPS,), shows=NOTHING)
 class Equitable(PerRound):
-    """As many clients of every group, and of a group those that worked least often (FLIPS)."""
+    """Equally many clients of every group, and of a group those that worked least often (FLIPS)."""
 
     def __call__(self, now: Round) -> list[int]:
         here = {i: now.groups[i] for i in now.here if i in now.groups}
@@ -48,7 +48,7 @@ class Equitable(PerRound):
 
 @method("flips", family="selection", paper="https://arxiv.org/abs/2308.03901")
 def flips(train: Train, *, per_round: Count = 10, clusters: Count | None = None) -> Method:
-    """FedAvg in which every cluster of like label mixes is served equally, and in it who worked least often.
+    """FedAvg in which every cluster of similar label mixes is served equally, and in it those who worked least often.
 
     Label shares are told once and clustered by K-means (Bhope et al., 2023).
 

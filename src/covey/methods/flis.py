@@ -79,7 +79,7 @@ class ByInference:
 
 @method("flis", family="clusters", paper="https://arxiv.org/abs/2208.09754")
 def flis(train: Train, *, per_round: Count = 10, group: ByInference = inline(ByInference)) -> Method:
-    """Clients whose models predict alike on samples of the server's own train one model together.
+    """Clients whose models predict alike on the server's own samples train one model together.
 
     Every client trains the first model once; two are alike by the share of the server's samples on which their models
     predict the same class, and average linkage makes the groups (Morafah et al., 2023, hierarchical FLIS). The samples

@@ -64,7 +64,7 @@ class TellMoments(Step):
         return {"moments": Stat(shape=self.shape)}
 
 
-MISSING = -1e30  # no moment of real data: a class that the client has not, or no labels at all
+MISSING = -1e30  # no moment of real data: a class that the client lacks, or no labels at all
 
 
 def between(left: Reports, right: Reports) -> Array:
@@ -120,7 +120,7 @@ def knee(values: Array) -> float:
 
 
 def cut_at_knee(distances: Array) -> Labels:
-    """DBSCAN of pairs within the knee of the distances to the nearest; whoever is near nobody is a group (FLUX)."""
+    """DBSCAN of pairs within the knee of the distances to the nearest; a client near nobody is a group (FLUX)."""
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
     others = distances + np.diag(np.full(len(distances), np.inf))
@@ -177,7 +177,7 @@ def one_per_group_from_common(now: Round) -> Tensor:
 
 @method("flux", family="clusters")
 def flux(train: Train, *, per_round: Count = 10, group: ByMoments = inline(ByMoments)) -> Method:
-    """Clients whose data have like moments under a common model train one model together; who has no labels can join.
+    """Clients whose data have similar moments under a common model train one together; those without labels can join.
 
     Everybody trains one model for `after` rounds; then every client tells means and deviations of its data as that
     model represents them, and means by class; clusters of these get a model each, from the common one on. A client

@@ -22,8 +22,8 @@ def heterofl(
     """Weak devices train the first units of every hidden layer, strong ones all of them.
 
     A client of width r has the upper left part of every tensor of the global model, the first r of its outputs and of
-    its inputs. A number is averaged over the clients that have it: the upper left part over all, what is beyond over
-    the stronger ones. In a narrow network what a hidden layer gives is scaled by 1 / r before a norm, else by its
+    its inputs. A number is averaged over the clients that have it: the upper left part over all, what lies beyond it
+    over the stronger ones. In a narrow network what a hidden layer gives is scaled by 1 / r before a norm, else by its
     square root. A client uses the part that it trains (Diao et al., 2021).
 
     Args:

@@ -59,7 +59,7 @@ class ByEntropy(PerRound):
     def drawn(
         self, tried: list[int], known: dict[int, Array], count: int, rng: np.random.Generator
     ) -> list[int]:
-        """So many of the tried clients, cluster by cluster."""
+        """`count` of the tried clients, cluster by cluster."""
         if not count or not tried:
             return []
         from sklearn.cluster import AgglomerativeClustering

@@ -47,7 +47,7 @@ class AllModels:
 
 @part("send", "last-choice", needs=(SEVERAL_MODELS, KNOWN_GROUPS), shows=BEST_MODEL)
 class LastChoice:
-    """Everybody is served with the model it chose last; who never chose gets all of them."""
+    """Everybody is served with the model it chose last; a client that never chose gets all of them."""
 
     n_shared: Natural = 0
 

@@ -26,8 +26,8 @@ def contrastive(z: Tensor, common: Tensor, before: Tensor, temperature: float) -
 class ContrastiveTrain(AroundTraining):
     """Training whose representations are drawn to those of the common model and away from the client's last own.
 
-    The loss is the objective's + mu times `contrastive`; who works for the first time has no last model, and trains as
-    FedAvg does. The last model stays at the client.
+    The loss is the objective's + mu times `contrastive`; a client that works for the first time has no last model, and
+    trains as in FedAvg. The last model stays at the client.
 
     Args:
         mu: weight of the contrastive loss; 0 is FedAvg.

@@ -51,7 +51,7 @@ class TrainWithUtility(AroundTraining):
 
 
 def first_epoch(train: Train, samples: int, rng: np.random.Generator) -> np.ndarray:
-    """The samples that the first epoch's batches hold, in ascending order; `rng` stands where training will find it."""
+    """The samples that the first epoch's batches hold, in ascending order; `rng` is as training will find it."""
     one = replace(train, epochs=1)
     return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *one.order(samples, rng)]))
 
@@ -192,7 +192,7 @@ class ByPenalisedLoss(ByLosses):
 
 @dataclass(frozen=True)
 class Picked:
-    """Positions chosen by what is known, out of curiosity, and to fill up."""
+    """Positions chosen by score, for exploration, and to fill up."""
 
     exploited: list[int]
     explored: list[int]

@@ -25,7 +25,7 @@ SUBSPACES: Key[dict[int, NDArray[Any]]] = Key("subspaces")
 class TellSubspace(Step):
     """Asks for the first left singular vectors of the client's data: an orthonormal basis, [features, vectors].
 
-    With `by_class` as many for each class, side by side; nothing but zeros for a class that the client has not.
+    With `by_class` as many for each class, side by side; nothing but zeros for a class that the client lacks.
     """
 
     vectors: Count = 3
@@ -107,7 +107,7 @@ class ByAngles:
 
 @method("pacfl", family="clusters", paper="https://arxiv.org/abs/2209.10526")
 def pacfl(train: Train, *, per_round: Count = 10, group: ByAngles = inline(ByAngles)) -> Method:
-    """Clients whose data span like subspaces train one model together: a few singular vectors are told once.
+    """Clients whose data span similar subspaces train one model together: a few singular vectors are told once.
 
     Every client tells the first `vectors` left singular vectors of its data; clients are clustered by the smallest
     principal angle between their subspaces, average linkage cut at `angle` degrees (Vahidian et al., 2023).

@@ -1,7 +1,7 @@
 """The papers' methods as published, by one setting for all: `published = true` stands for the settings below.
 
-What the defaults here improve is taken back; where a paper leaves a choice, it is the one of its tables here. Settings
-that are given beside it count. Topologies' three methods are the paper's by default.
+It undoes what the defaults here improve; where a paper leaves a choice, it takes that of the paper's tables. Settings
+that are given beside it take precedence. Topologies' three methods are the paper's by default.
 """
 
 from collections.abc import Mapping

@@ -14,8 +14,8 @@ from covey.settings import BelowHalf, Count, Natural
 def krum(train: Train, *, per_round: Count = 10, hostile: Natural = 1, keep: Count = 1) -> Method:
     """The reply that lies closest to its neighbours becomes the model (Blanchard et al., 2017).
 
-    Its score is the sum of squared distances to the n - f - 2 nearest replies, f = `hostile`. With `keep` above 1 the
-    best so many are averaged equally (multi-Krum). It withstands f of n >= 2 f + 3 replies.
+    Its score is the sum of squared distances to the n - f - 2 nearest replies, f = `hostile`. With `keep` above 1 that
+    many of the best are averaged equally (multi-Krum). It withstands f of n >= 2 f + 3 replies.
 
     Args:
         hostile: how many replies may be hostile.

@@ -47,7 +47,7 @@ class KeepBusy:
 
 
 def fading(staleness: np.ndarray, power: float) -> np.ndarray:
-    """(1 + staleness)^-power: what a reply still counts that started from a model so many rounds old."""
+    """(1 + staleness)^-power: the weight of a reply that started from a model that many rounds old."""
     return np.asarray((1.0 + staleness) ** -power)
 
 

@@ -1,4 +1,4 @@
-"""TiFL (Chai et al., 2020): tiers of devices of like speed; each round one works, inaccurate tiers more often.
+"""TiFL (Chai et al., 2020): tiers of devices of similar speed; each round one works, inaccurate tiers more often.
 
 The functions are pure: the state (tiers, credits, probabilities, accuracies) goes in and comes out.
 """
@@ -25,7 +25,7 @@ TIERS: Key[Mapping[str, Any]] = Key("tiers")
 
 @part("select", "tifl")
 class ByTier(ByLosses):
-    """TiFL: one tier of devices of like speed per round, drawn by probability while it has credits.
+    """TiFL: one tier of devices of similar speed per round, drawn by probability while it has credits.
 
     Of its reachable clients `per_round` work, at random.
 
@@ -147,7 +147,7 @@ def stalled(history: Sequence[float], interval: int) -> bool:
 
 @method("tifl", family="selection", paper="https://arxiv.org/abs/2001.09249")
 def tifl(train: Train, *, weighting: Weighting = "equal", select: ByTier = inline(ByTier)) -> Method:
-    """TiFL (Chai et al., 2020): clients of like speed form tiers, and each round one tier works.
+    """TiFL (Chai et al., 2020): clients of similar speed form tiers, and each round one tier works.
 
     A tier is drawn by probability while it has credits (ceil(rounds / tiers)). When the tier in work made no progress
     over `interval` rounds, tiers are ranked by loss: the worst of n gets probability n / (n (n + 1) / 2), and so on.

@@ -1,4 +1,4 @@
-"""Each client is asked the first time it is seen: its answer is kept, and who does not answer is asked again next
+"""Each client is asked the first time it is seen: its answer is kept; one that does not answer is asked again next
 round."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -31,7 +31,7 @@ def answers(now: Round, step: Step, read: Callable[[Reply], T | None]) -> Ask[T]
 
 
 def news(now: Round, known: Container[int], ask: Ask[T], ids: Iterable[int] | None = None) -> dict[int, T]:
-    """What those of `ids` (everybody who is here) tell who are not known yet."""
+    """The answers of those of `ids` (everybody who is here) that are not known yet."""
     unknown = [i for i in (now.here if ids is None else ids) if i not in known]
     return dict(ask(unknown)) if unknown else {}
 

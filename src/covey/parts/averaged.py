@@ -1,8 +1,8 @@
 """What serves clients in place of the last round's model: a running average of the models of the last rounds.
 
-Each round's model carries the chance of whom it was trained by, and of a learning rate that does not vanish. An average
-over rounds has less of it, at no cost for clients (Polyak and Juditsky, 1992; its exponential form is usual for deep
-networks). Training goes on from the last model.
+Each round's model carries noise from who happened to train it and from a learning rate that does not vanish. An
+average over rounds has less of it, at no cost for clients (Polyak and Juditsky, 1992; its exponential form is usual
+for deep networks). Training goes on from the last model.
 """
 
 from collections.abc import Sequence

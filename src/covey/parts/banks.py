@@ -22,9 +22,9 @@ def one_per_client(now: Round) -> Tensor:
 
 
 def one_per_parent(now: Round, parents: Sequence[int]) -> Tensor:
-    """A row for every group, of which `parents` says from which one it came.
+    """A row for every group; `parents` says which group each came from.
 
-    A new group starts from its parent's model, or from the given one where it came from none but itself.
+    A new group starts from its parent's model, or from the given one where it has no parent but itself.
     """
     rows = list(now.models)
     for group in range(len(rows), len(parents)):

@@ -1,4 +1,4 @@
-"""Evaluation that says what it is: every number is named after the data it was measured on."""
+"""Evaluation: every number is named after the data it was measured on."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Measuring:
         metrics: numbers about all predictions: macro-f1, balanced-accuracy, auc, brier, perplexity, calibration-error,
             rmse, r2, or your own.
         least: clients with fewer test samples count in the mean over samples only, not in that over clients.
-        per_class: auc and balanced-accuracy are told of data with so many samples of every class only.
+        per_class: auc and balanced-accuracy are given only for data with this many samples of every class.
 
     Examples:
         >>> measure = covey.Measuring(every=5, global_test=False)
@@ -97,14 +97,14 @@ class Measuring:
             only_with("measure", self, names, holds, what)
 
     def pace(self, round: int, fleet: Fleet, rounds: int | None = None) -> Pace:
-        """How the round of a run of so many rounds is measured, unless it is the last."""
+        """How a round of a run with `rounds` rounds is measured, unless it is the last."""
         if self.every == "auto":
             return pace(fleet, round, rounds)
         return Pace(every=self.every, due=round % self.every == 0)
 
     @property
     def told(self) -> tuple[Metric, ...]:
-        """The metrics that it was told to measure."""
+        """The metrics that the settings ask for."""
         named = (
             m if isinstance(m, Metric) else metric_named(m, f"measure.metrics = {m!r}") for m in self.metrics
         )
@@ -150,11 +150,11 @@ class Measuring:
         return found
 
 
-# What measuring may cost before anybody minds: samples times parameters, about two seconds of a core.
+# What measuring may cost in any case: samples times parameters, about two seconds of a core.
 FREE = 1e9
 SHARE = 0.2  # of the work of training; with what surrounds a forward pass, a quarter of its seconds
 POINTS = 20  # of a curve, at least
-BY_CLASS = ("auc", "balanced-accuracy")  # what few samples of a class say nothing of
+BY_CLASS = ("auc", "balanced-accuracy")  # what a few samples of a class cannot tell
 LEAST_CLIENTS = 100  # of a sample of them, where there are more
 LEAST_ADAPTED = 10  # the same where each trains before it is measured
 
@@ -216,7 +216,7 @@ def seldom_measured(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class SparseWatch:
-    """A watcher that says, once, that not every round is measured any more."""
+    """A watcher that says, once, that not every round is measured from now on."""
 
     measuring: Measuring
     say: Callable[[str], None]
@@ -275,8 +275,8 @@ def scores(method: Method, state: State, fleet: Fleet) -> dict[str, float]:
     """Every overall number of a state by its name, e.g. "local-test/accuracy-mean".
 
     Args:
-        method: that made the state.
-        state: to measure.
+        method: the method that made the state.
+        state: the state to measure.
         fleet: its clients.
 
     Returns:
@@ -343,8 +343,8 @@ def on_local_tests(
     """Every client that the method serves (or those of them that trained in the round), on its own test data.
 
     `fine_tune`: after so many local updates of the model that serves it. `share`: of all test data, always the same
-    ones: those of some clients where they are many or train first, and some of each client's. `least`: who has fewer
-    test samples counts by its samples only.
+    ones: those of some clients where they are many or train first, and some of each client's. `least`: a client with
+    fewer test samples counts in the weighted mean only.
     """
     split = "tuned-test" if fine_tune else "local-test"
     asked = set(state.worked if whom == "trained" else state.seen)
@@ -418,7 +418,7 @@ def training_of(step: Step) -> Train:
 
 
 def over_clients(replies: Sequence[Reply], metric: Metric, least: int = 1) -> dict[str, float]:
-    """The clients' values put together as the metric says; who has fewer than `least` samples is in `weighted` only."""
+    """The clients' values combined as the metric says; one with fewer than `least` samples is in `weighted` only."""
 
     def told_by(some: Sequence[Reply]) -> dict[str, float]:
         return metric.over_clients([float(r.stats[metric.name]) for r in some], [r.size for r in some])

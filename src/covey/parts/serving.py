@@ -1,4 +1,4 @@
-"""What a client uses: its cluster's model, moved to its own data as far as that helped the cluster's clients, or it."""
+"""What a client uses: its cluster's model, moved to its own data as far as that helped the cluster or itself."""
 
 import math
 from collections import Counter
@@ -16,10 +16,10 @@ from covey.parts.steps.judged import FOLDS, JUDGEMENTS
 NOT_SAID = Shows(what="what its send part does not say", instead="let that part say what it shows")
 RECENT = 2  # a model's k-th of n judgements counts (k / n)^2: as the last third, whatever the scale of the first losses
 UNJUDGED = 1.0  # nobody has trained such a model yet: whoever must use it trains it first
-HALF = TRIED.index(0.5)  # in doubt half of the way costs least, whichever way would be right
-FEWEST = 3  # judgements of a client that may decide for itself
-PRIOR = 3  # and how many more say that it is like the others
-# of each model: rounds in which it was judged, and of each client its last judgements, a line each: number of the
+HALF = TRIED.index(0.5)  # in doubt going half the way costs least, whichever extreme is right
+FEWEST = 3  # judgements that a client needs to decide for itself
+PRIOR = 3  # weight, in judgements, of the prior that it is like the others
+# of each model: rounds in which it was judged, and each client's last judgements, one line each: number of the
 # round, samples, score of each share, loss of each share
 JUDGED: Key[dict[int, dict[str, Any]]] = Key("judged serving", 'add "judged" to after')
 
@@ -58,8 +58,8 @@ class KeepJudgements:
 def shares_of(judged: Mapping[str, Any], higher_is_better: bool) -> tuple[float, dict[int, float]]:
     """The share for a model's clients, and that of the clients who do better with another one.
 
-    For all: that with the lowest loss, of equal ones that with the best score, if it gains more over one half than the
-    standard error; else one half; `UNJUDGED` where nothing is known. A client that was judged k times leaves it for
+    For all: the one with the lowest loss, of equal ones the one with the best score, if its gain over one half exceeds
+    the standard error; else one half; `UNJUDGED` where nothing is known. A client that was judged k times leaves it for
     another one whose gain d is sure for that client alone: d k / (k + PRIOR) above the standard error of d.
     """
     clients = {i: weighed(lines, judged["rounds"]) for i, lines in judged["lines"].items()}
@@ -82,7 +82,7 @@ def shares_of(judged: Mapping[str, Any], higher_is_better: bool) -> tuple[float,
 
 
 def weighed(lines: Sequence[Sequence[float]], rounds: int) -> Array:
-    """Judgements, a line each: its weight, the scores, the losses; many samples and late rounds count most."""
+    """Judgements, one per line: its weight, the scores, the losses; many samples and late rounds count most."""
     table = np.array(lines)
     return np.column_stack((table[:, 1] * (table[:, 0] / rounds) ** RECENT, table[:, 2:]))
 
@@ -130,7 +130,7 @@ class ServeAdapted:
 
 @part("send", "held-out")
 class ServeHeldOut:
-    """The rows that `send` sends; how far to make them its own each client finds out by held-out data of its own."""
+    """The rows that `send` sends; each client finds out on its own held-out data how far to make them its own."""
 
     send: Send
 

@@ -13,7 +13,7 @@ from covey.training.narrow import Narrow
 
 WIDTHS = Fact("the width of every client's network", 'set send = "widths"')
 WidthShare = Annotated[float, Range(above=0, most=1)]
-# what averages of parts show is of the few who have them: no sum over all of the round covers it
+# an average of a part shows the few who have it: no sum over the whole round covers it
 SHOWS_PARTS = Shows(what="which clients have which part of the model", instead="use fedavg or fedavgm")
 
 

@@ -10,7 +10,7 @@ from covey.report.notes import shown_note
 
 
 def changes(run: RunView) -> Html | None:
-    """A table of the planned comings, goings and drifts; nothing where there were none."""
+    """A table of the planned joins, leaves and drifts; nothing where there were none."""
     devices = tomllib.loads(run.config).get("devices", {})
     rows = change_rows(devices)
     return (

@@ -92,7 +92,7 @@ def draw_curves(
     singles: Mapping[str, Sequence[ArrayLike]] | None = None,
     log_x: bool = False,
 ) -> None:
-    """One line a name from its (x, y); `bands` are (low, high) around a line, `singles` thin lines beside it."""
+    """One line per name from its (x, y); `bands` are (low, high) around a line, `singles` thin lines beside it."""
     with one_picture(path, (7.0, 4.0), title) as axes:
         for place, (name, (x, y)) in enumerate(curves.items()):
             style = DASHES[place // 5 % len(DASHES)]
@@ -115,7 +115,7 @@ def draw_curves(
 
 
 def draw_bars(bars: Mapping[str, float], *, path: Path, y_label: str = "", title: str = "") -> None:
-    """One bar a name; `y_label` names the values."""
+    """One bar per name; `y_label` names the values."""
     names = list(bars)
     rows = np.arange(len(names))[::-1]
     with one_picture(path, (7.0, 1.2 + 0.42 * len(names)), title) as axes:

@@ -12,7 +12,7 @@ from covey.report.thin import MOST_BARS_A_ROUND, MOST_COLUMNS, MOST_DOTS, chunks
 
 
 def whole(value: float, instead: int) -> int:
-    """A count or a number of a group, as a journal says it: where that is none, something else."""
+    """A count or a number of a group, as a journal says it: where there is none, a default."""
     return int(value) if math.isfinite(value) else instead
 
 
@@ -100,7 +100,7 @@ def sizes_of(group: dict[int, int]) -> dict[str, int]:
 
 
 def dots_of(value: dict[int, float], group: dict[int, int]) -> dict[str, Any]:
-    """Clients from the worst served to the best, evenly thinned when there are many."""
+    """Clients from the worst served to the best, evenly subsampled when there are many."""
     ranked = sorted((v, i) for i, v in value.items() if np.isfinite(v))
     kept = [ranked[place] for place in evenly(len(ranked), MOST_DOTS)]
     quartiles: NDArray[np.float64] | list[float] = (

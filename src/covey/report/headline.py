@@ -45,7 +45,7 @@ def best_words(run: RunView, name: str) -> str:
 
 
 def tiles(run: RunView) -> Html:
-    """One tile a metric, the one the run is about first; then targets and costs."""
+    """One tile per metric, the one the run is about first; then targets and costs."""
     names = measured_names([run])
     first = headline_metric([run])
     names = [first, *(name for name in names if name != first)] if first in names else names
@@ -172,6 +172,6 @@ def head_of(head: tuple[str, str]) -> Html:
 
 
 def cell(head: tuple[str, str], large: str, small: str, best: bool) -> Html:
-    """A number and a line beneath; its head is said again where a phone shows rows as cards."""
+    """A number and a line beneath; its head is repeated where a phone shows rows as cards."""
     number = tag("span", tag("strong" if best else "span", large), tag("small", small))
     return tag("td", number, class_="num", data_head=" ".join(head))

@@ -1,4 +1,4 @@
-"""The part of a run's page on privacy: what every client has lost by kind, and how many stand behind every model."""
+"""The part of a run's page on privacy: what every client has lost by kind, and how many clients each model rests on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -234,7 +234,7 @@ def reached_words(values: Sequence[float | None], show: Callable[[float | None],
 
 
 def paired_words(test: Paired | None, share: bool) -> str:
-    """The difference with its interval; whether it can be told from chance is said in words."""
+    """The difference with its interval; whether it is significant is said in words."""
     if test is None:
         return NO_VALUE
     times, digits, unit = (100, ".2f", " points") if share else (1, ".3g", "")

@@ -116,7 +116,7 @@ class Paired:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether chance alone would seldom (in less than 1 of 20 studies) show such a difference."""
+        """Whether the difference is significant: chance alone would show such a one in less than 1 of 20 studies."""
         return self.p is not None and self.p < LEVEL
 
 
@@ -210,7 +210,7 @@ def spread(numbers: np.ndarray, comparison: Comparison) -> str:
 
 
 def two_digits(number: float) -> str:
-    """A spread: two significant digits, from 10 on all whole ones, never as a power of ten unless tiny."""
+    """A spread: two significant digits, from 10 on all digits before the point, never as a power of ten unless tiny."""
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 

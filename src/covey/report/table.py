@@ -42,11 +42,11 @@ class TableColumn:
 
 
 def run_labels(runs: Sequence[RunView]) -> list[str]:
-    """One label a run, none twice."""
+    """One label per run, none twice."""
     return unlike_labels([run.label for run in runs], [f"seed {run.summary.seed}" for run in runs])
 
 
-# Methods that people compare most have a colour of their own in every picture; 7 is grey, for what has no group.
+# The methods that are compared most have a colour of their own in every picture; 7 is grey, for what has no group.
 USUAL_HUES = {
     "fedavg": 0,
     "covey": 6,

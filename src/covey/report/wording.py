@@ -72,7 +72,7 @@ def show_count(count: float | None) -> str:
 
 
 def unlike_labels(names: Sequence[str], hints: Sequence[str]) -> list[str]:
-    """One label a run: its name, with the hint added where two runs share the name."""
+    """One label per run: its name, with the hint added where two runs share the name."""
     labels = [
         name if names.count(name) == 1 else f"{name} ({hint})"
         for name, hint in zip(names, hints, strict=True)

@@ -1,8 +1,8 @@
-"""Which method for this fleet: concluded from known fleets that are heterogeneous in the same way.
+"""Which method suits this fleet: concluded from known fleets that are heterogeneous in a similar way.
 
 What is known, `advice.json`, is made of stored results by `python -m experiments advice`: every method's accuracy on
 the fleets of the benchmark, the scoreboard and the design half of the natural suite. A method's expected gain over
-FedAvg is the mean of its gains there, similar fleets counting more; its interval is as wide as these gains differ.
+FedAvg is the mean of its gains there, similar fleets counting more; its interval says how much these gains differ.
 """
 
 import functools
@@ -173,7 +173,7 @@ def conclude(found: Heterogeneity, known: Sequence[KnownFleet], *, table: bool =
 
 
 def only_noisy(found: Heterogeneity) -> bool:
-    """Whether the labels of some clients look random, and clients differ in nothing else that would need own models."""
+    """Whether some clients' labels look random, and clients differ in nothing else that would need own models."""
     others = all(level_of(name, getattr(found, name).value) == "low" for name in MEASURED[:3])
     return (
         others and found.label_noise.known and found.label_noise.low >= HETEROGENEITY_LEVELS["label_noise"][0]
@@ -181,7 +181,7 @@ def only_noisy(found: Heterogeneity) -> bool:
 
 
 def similarity(one: Mapping[str, float], other: Mapping[str, float]) -> float:
-    """exp(-d^2 / 2), d the distance of the features in units of NEAR; what is unknown counts as one unit apart."""
+    """exp(-d^2 / 2), d the distance of the features in units of NEAR; an unknown measure counts as one unit apart."""
     apart = [(one[name] - other[name]) / unit for name, unit in NEAR.items()]
     return math.exp(-sum(1.0 if math.isnan(gap) else gap**2 for gap in apart) / 2)
 
@@ -213,8 +213,8 @@ def gain(known: Sequence[KnownFleet], weights: Array, method: str, *, table: boo
 def ranked(known: Sequence[KnownFleet], weights: Array) -> tuple[str, str | None]:
     """The best method, and the next.
 
-    Methods are known on different fleets, so that their mean gains cannot be compared. The best of those that are known
-    on all fleets goes first; another one that was better by more than a standard error where both are known, before it.
+    Methods are known on different fleets, so that their mean gains cannot be compared. The best of those that are
+    known on all fleets goes first, unless another was better by more than a standard error where both are known.
     """
     names = list(dict.fromkeys(name for fleet in known for name in fleet.accuracy if name not in NOT_ADVISED))
     everywhere = [name for name in names if all(name in fleet.accuracy for fleet in known)]

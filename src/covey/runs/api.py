@@ -108,7 +108,7 @@ def run(
         rounds: how many in all. None: the configuration's, else 50.
         clients: among how many clients the data are partitioned.
         out: the run folder. None: runs/NAME-TIME.
-        seed: everything random follows from it. None: the configuration's, else 0.
+        seed: of everything random. None: the configuration's, else 0.
         objective: classification, regression, reconstruction, or an `Objective`. None: what the data are for.
         metrics: names or `Metric` objects, measured beside those of the objective.
         label: of data with columns, the one to predict.
@@ -157,7 +157,7 @@ def resume(
         folder: the run folder.
         rounds: how many in all. None: as planned.
         epsilon: of a private run with more rounds, what all of them may cost: a number, "same-noise" or "kept".
-        changed_code: also where your own code or data file is not what it was when the run began.
+        changed_code: whether to continue even if your own code or data file has changed since the run began.
         progress: whether a bar and notes are shown.
         report: whether report.html is written.
         watchers: functions of a `RoundEnd`, called after every round.
@@ -214,7 +214,7 @@ def compare(
     Args:
         methods: names or objects, or label -> one of these or a table such as `{"name": "fedavg", "per_round": 5}`.
         seeds: how many seeds each method is run with: `seed` and the next ones. None: one.
-        processes: how many runs go side by side at most; where objects are given, which only this program has, one.
+        processes: the most runs at once; where objects are given, which only this program has, one.
         data: and all others: as in `run`.
 
     Returns:

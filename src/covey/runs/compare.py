@@ -44,7 +44,7 @@ def run_all(
                     finished[label] = {config.top.seed: Run(done.folder, label=label, state=done.state)}
             except Interrupted:
                 raise
-            except Exception as error:  # the others are worth having, whatever one of them does
+            except Exception as error:  # the other runs are worth having even if one fails
                 failed[label] = in_one_sentence(error)
                 say(f"{label} failed: {failed[label]}")
         study = Study(finished, folder, failed)
@@ -75,7 +75,7 @@ def configs_of(runs: Mapping[str, RunTables], say: Callable[[str], None]) -> dic
 def on_equal_data(
     runs: Mapping[str, RunTables], say: Callable[[str], None] = lambda _: None
 ) -> dict[str, RunTables]:
-    """Where a method keeps some data for validation, all keep as much: nobody wins by having more to train on."""
+    """Where a method keeps some data for validation, all keep as much: none wins by having more to train on."""
     if any("holdout" in tables.get("train", {}) for tables in runs.values()):
         return dict(runs)
     kept = {name: getattr(resolve(tables).method.local, "holdout", 0.0) for name, tables in runs.items()}
@@ -123,7 +123,7 @@ def in_file_names(label: str) -> str:
 
 
 def in_one_sentence(error: Exception) -> str:
-    """A mistake as it is said; of a fault in a method's own lines, also where it is."""
+    """An error in one sentence; for a fault in a method's own code, with its place."""
     if isinstance(error, UserError | RunError):
         return str(error)
     place = extract_tb(error.__traceback__)[-1]

@@ -280,8 +280,8 @@ def without_norm_guard(guard: Mapping[str, Any]) -> dict[str, Any]:
 def usual_of(data: Mapping[str, Any], tables: Mapping[str, Any]) -> Usual:
     """What a data set says of its clients and labels where the file says nothing: a client column knows its clients.
 
-    Built-in loaders declare it, and load only to see who has `partition.minimum` samples. Data of one's own say it
-    themselves; where they cannot be loaded, as on the server of real sites, whoever needs them says why.
+    Built-in loaders declare it, and load only to see who has `partition.minimum` samples. Data of your own say it
+    themselves; where they cannot be loaded, as on the server of real sites, the code that needs them says why.
     """
     declares = declared(DATASETS.find(data["name"])).usual
     told = declares(**own_settings(data, DataSection)) if callable(declares) else declares
@@ -417,11 +417,13 @@ def _check_target(config: Config) -> None:
             "measure.metrics"
         )
     if name in told and told[name].higher_is_better is None:
-        raise UserError(f"target_metric is {name!r}, of which nobody said whether higher is better")
+        raise UserError(
+            f"target_metric is {name!r}, which has no direction: nothing says whether higher is better"
+        )
 
 
 def _check_measured(config: Config) -> None:
-    """What waits for a number waits for one that is measured."""
+    """Checks that what waits for a number waits for one that is measured."""
     top, measure = config.top, config.measure
     if top.target is not None and not (
         measure.global_test if top.target_on == "global-test" else measure.local_test

@@ -27,7 +27,7 @@ def extended(
     epsilon: LongerBudget | None = None,
     say: Callable[[str], None] | None = None,
 ) -> tuple[Config, Checkpoint]:
-    """The folder's run with so many rounds in all; `epsilon` says what they may cost, where they are private.
+    """The folder's run with that many rounds in all; `epsilon` says what they may cost, where they are private.
 
     Killed at any moment, the folder is the run of before or the longer one: config.toml changes while both are
     in force.

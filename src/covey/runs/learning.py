@@ -11,7 +11,7 @@ from covey.data.types import Federation
 from covey.runs.config import Config
 
 FLAT_ROUNDS = 10  # rounds
-MARGIN = 0.03  # above what always naming the most frequent class would score
+MARGIN = 0.03  # above the accuracy of always naming the most frequent class
 FEW_BATCHES = 10
 ONE_SIDED = 0.6  # from here on accuracy says little
 RARE = '["macro-f1", "auc"]'

@@ -40,7 +40,7 @@ class TrainedModels:
     """The models of a run: `models.of("Berlin")` or `models.of(3)` is what a client uses, as the run measured it.
 
     It is an `nn.Module` in evaluation mode; `models.served(3)` is the same with its way from raw input to answer.
-    `models[2]` is model number 2 of the run (0 alone where there is one for all), before any client makes it its own:
+    `models[2]` is model number 2 of the run (0 alone where there is one for all), before any client fine-tunes it:
     what an unseen client is given.
     """
 
@@ -219,7 +219,7 @@ class TrainedModels:
 
     @cached_property
     def _how(self) -> Mapping[str, Any]:
-        """How clients come by their models."""
+        """How clients get their models."""
         return self.stored.facts if self.stored is not None else self.remake.facts
 
     def _lacks(self) -> str:

@@ -1,7 +1,7 @@
 """Objects of a Python program in place of names: each gets a name that says what it was, with the digest of all of it.
 
-The run folder records the provenance of data, models and methods that only the program has, and nobody takes a run of
-them for something else: its config.toml runs in a program that gives the same objects, and is refused anywhere else.
+The run folder records the provenance of data, models and methods that only the program has, so that such a run is not
+mistaken for another: its config.toml runs in a program that gives the same objects, and is refused anywhere else.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from covey.training.rows import read_row
 
 AnyData = Any  # a name, a table with a name, a Dataset, a Federation, or whatever `as_dataset` takes
 AnyModel = str | Mapping[str, Any] | nn.Module
-PLACE = re.compile(r" at 0x[0-9a-f]+")  # where an object lies in memory says nothing of it
+PLACE = re.compile(r" at 0x[0-9a-f]+")  # an object's address in memory says nothing about it
 
 
 def method_tables(method: str | Method | dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def method_tables(method: str | Method | dict[str, Any]) -> dict[str, Any]:
 def given_data(
     data: AnyData, label: str | None = None, client: str | None = None
 ) -> str | Mapping[str, Any] | Dataset | Federation:
-    """The data of a program: a name or a table with a name, data that are partitioned, or else a data set of them."""
+    """The data of a program: a name, a table with a name, or partitioned data; anything else becomes a data set."""
     settings = isinstance(data, Mapping) and any(
         isinstance(v, str | int | float | Path) for v in data.values()
     )

@@ -66,7 +66,7 @@ def parts_of(method: Mapping[str, Any]) -> list[tuple[Registry[Any], str]]:
 
 
 def changed(before: Sequence[Origin], now: Sequence[Origin]) -> str:
-    """Which of somebody's own things is not what it was, in one sentence; "" if all are."""
+    """Which of the user's own things has changed, in one sentence; "" if none has."""
     known = {(origin.kind, origin.name): origin for origin in before}  # the last one counts
     for origin in now:
         was = known.get((origin.kind, origin.name))

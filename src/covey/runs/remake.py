@@ -82,7 +82,7 @@ class Remake:
 
     @contextmanager
     def _objects(self) -> Iterator[None]:
-        """Under the names that they had in the run, what was an object of a Python program and is given again."""
+        """The objects of a Python program that are given again, under the names that they had in the run."""
         _, tables = read_config(self.folder / "config.toml")
         model, data = tables["model"]["name"], tables["data"]["name"]
         if data.startswith(GIVEN):

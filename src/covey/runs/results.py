@@ -48,7 +48,7 @@ class Result:
         return metric_title(headline_metric(self.views))
 
     def note(self) -> str:
-        """What is to be said beneath the table."""
+        """The note beneath the table."""
         return ""
 
     def columns(self, metric: str | None = None) -> list[TableColumn]:

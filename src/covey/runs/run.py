@@ -40,12 +40,12 @@ from covey.training.rows import Layout
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C, or a watcher that has seen enough: the run is saved in `folder` and can be resumed.
+    """Ctrl-C, or a watcher that ended the run: the run is saved in `folder` and can be resumed.
 
     Args:
         folder: where the run is saved.
         rounds_done: how many rounds it has.
-        command: that resumes it.
+        command: the command that resumes it.
         summary: what summary.json holds.
 
     Examples:
@@ -109,9 +109,9 @@ def resume(
 ) -> Run:
     """Resumes from the folder's last checkpoint, bit-identical to an uninterrupted run.
 
-    With `rounds`, to so many in all: a finished run, too, continues as if it had been planned so. A private run needs
-    to be told what more rounds may cost: `epsilon` is a number, "same-noise" or "kept". With `changed_code`, also where
-    somebody's own code or data file is not what it was when the run began. With `from_round`, from an earlier
+    With `rounds`, up to that many in all: a finished run, too, continues as if it had been planned so. A private run
+    needs to be told what more rounds may cost: `epsilon` is a number, "same-noise" or "kept". With `changed_code`,
+    even if the user's own code or data file has changed since the run began. With `from_round`, from an earlier
     checkpoint that is still kept: where the last one is damaged, the error names it.
     """
     check_told(fleet)
@@ -220,7 +220,7 @@ def same_but_for_rounds(config: Config, there: Path) -> bool:
         if epsilon_in(tables) and epsilon_in(before):
             tables["private"] = {**tables["private"], "epsilon": epsilon_in(before)}
         return there.read_text(encoding="utf-8") == resolve(tables).toml()
-    except (UserError, KeyError):  # a file that is no configuration is another one
+    except (UserError, KeyError):  # a file that is no configuration does not match
         return False
 
 
@@ -263,7 +263,7 @@ def _go(
     say: Callable[[str], None] | None,
     report: bool,
 ) -> Run:
-    check_private_measure(config.measure, config.method, fleet)  # before sites spend anything on a round
+    check_private_measure(config.measure, config.method, fleet)  # before a round costs sites anything
     if say is not None:
         say(f"{parameters(fleet.layout)}; {needs(fleet, config)}")
         wanted = rounds_wanted(config["method"]) or 0
@@ -358,7 +358,9 @@ def _run(
                     say(f"ended after round {last.round} of {config.top.rounds}: {why}")
                 return last
             except SpoiledRunError as spoiled:
-                if "private" in config.tables:  # rounds that were seen would be made again, and booked once
+                if (
+                    "private" in config.tables
+                ):  # rounds whose results were seen would be made again, and booked once
                     raise
                 with storing(recorder.folder):
                     state = gone_back(spoiled, fleet, recorder, say)

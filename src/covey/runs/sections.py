@@ -52,17 +52,17 @@ class Top:
 
     Args:
         name: of the run; empty: the method's.
-        seed: everything random follows from it.
+        seed: of everything random.
         rounds: how many.
         objective: what is trained for: classification, next-token, regression, reconstruction, or your own.
         target: value of target_metric; rounds, seconds and bytes to it are reported.
         target_metric: any that is measured; empty: the objective's main one.
         target_on: global-test or local-test.
         stop_at_target: whether the run ends there.
-        checkpoint_seconds: at least so long between two checkpoints.
+        checkpoint_seconds: the least time between two checkpoints.
         checkpoints: how many are kept, to go back before what spoiled a run.
         patience: rounds in a row that may pass without an answer.
-        tracker: who is told of every round, as names or tables with a name and settings.
+        tracker: what every round is logged to, as names or tables with a name and settings.
     """
 
     name: str = ""
@@ -133,12 +133,12 @@ class ModelSection:
 @validated_in("sites")
 @dataclass(frozen=True, kw_only=True)
 class Sites:
-    """What a run over real sites asks of them; a simulation has no use for it.
+    """What a run over real sites asks of them; a simulation does not use it.
 
     Args:
         quorum: how many sites must be there for a round to begin, and must train in it (all of them, where a method
-            asks fewer); a round with fewer ends the run with a sentence, and nothing is made of it. 0: a round
-            counts with whoever answers.
+            asks fewer); a round with fewer ends the run and is discarded. 0: a round counts however few
+            answer.
         schema: what the columns of everybody's tables are: a JSON file that all have agreed on, or sites: found before
             the first round of what the sites tell. Empty: sites where the server's own test data are a table.
         purpose: what the run is for, in words: it is published as a study, signed, that every site must approve.

@@ -109,7 +109,7 @@ class Tracking:
                     f"tracker {each.name!r} has not answered in {BEGIN:g} s; the run continues without it"
                 )
             elif each.error is not None and not unreachable(each.error):
-                raise each.error  # before the first round a mistake is still worth an end
+                raise each.error  # before the first round a mistake should still end the run
         self._forget_failed()
 
     def __call__(self, end: RoundEnd) -> None:
@@ -144,7 +144,7 @@ class Tracking:
 
 
 def unreachable(error: BaseException | None) -> bool:
-    """Whether it comes of a server that is not there, which may be so for a while, and not of a mistake."""
+    """Whether the cause is an unreachable server, which may come back, and not a mistake."""
     while error is not None:
         network = type(error).__module__.startswith(("requests.", "urllib3."))
         if network or isinstance(error, ConnectionError | TimeoutError):

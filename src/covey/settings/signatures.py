@@ -210,8 +210,8 @@ def with_parts(maker: Callable[..., Any], args: tuple[Any, ...], given: dict[str
             if each in wanted and each not in signature.parameters
         }
         kept = {each: value for each, value in kept.items() if each not in own}  # one may be several parts'
-        if name not in given and (args or "train" in given):
-            train = args[0] if args else given["train"]
+        if name not in given and (args or "train" in given or "train" not in signature.parameters):
+            train = args[0] if args else given.get("train")
             kept[name] = made(**own, **{each: train for each in ("train", "step") if each in filled})
     return kept
 

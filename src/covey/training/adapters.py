@@ -51,7 +51,7 @@ def lora(
         rank: of B A.
         targets: which linear layers, by patterns of their names.
         scale: of B A.
-        travels: B (FFA-LoRA), both (A and B are averaged each for itself), or product (both travel; the server averages
+        travels: B (FFA-LoRA), both (A and B are averaged separately), or product (both travel; the server averages
             B A and takes its largest singular values).
     """
     found = [
@@ -88,7 +88,7 @@ def adapted(model: nn.Module, setting: Any, seed: int, train: Sequence[str]) -> 
 
 
 class Prompted(nn.Module):
-    """Learned vectors before those of a sample: the layers behind look at them, and nobody asks for their outputs."""
+    """Learned vectors before those of a sample: the layers behind look at them, and their outputs are dropped."""
 
     def __init__(self, base: nn.Module, count: int, width: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def peft(
 ) -> None:
     """An adapter of the package PEFT inside the network, such as IA3, LOHA or its own LORA: what it trains travels.
 
-    Its numbers are averaged each for itself.
+    Its numbers are averaged one by one.
 
     Args:
         type: as PEFT calls it: IA3, LOHA, LOKR, LORA, OFT and others that change layers.

@@ -1,4 +1,4 @@
-"""What nobody trains of a model: known by the digest of its file, sent once to whoever lacks it, and in no row."""
+"""The frozen part of a model: known by the digest of its file, sent once to everybody who lacks it, and in no row."""
 
 import copy
 import fnmatch

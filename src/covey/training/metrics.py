@@ -1,6 +1,6 @@
-"""What is measured: each metric says its name, its direction and how clients' values are put together, once for all.
+"""What is measured: each metric says its name, its direction and how clients' values are combined, in one place.
 
-Recorder, target, best value, worst clients and report all ask here. A metric is either the mean of a score that the
+Recorder, target, best value, worst clients and report all read it here. A metric is either the mean of a score that the
 objective gives each sample (accuracy, loss), or a number about all predictions at once (macro F1, AUC).
 """
 
@@ -37,12 +37,12 @@ class Metric:
 
     Args:
         name: as it stands in tables.
-        higher_is_better: its direction; None where nobody said it, and then nothing is called best, worst or reached.
+        higher_is_better: its direction; None: not known, and then nothing is called best, worst or reached.
         share: whether it lies between 0 and 1 and is shown in percent.
         together: how the clients' values become one: `mean` over clients, `weighted` by samples, or `geometric`.
         of: the number from all outputs and targets, or None where these data do not define it (such a client is left
             out); without `of`, it is the mean of the objective's score of that name.
-        per_class: so many samples of every class are needed, or it is not defined; 0: any will do.
+        per_class: samples of every class without which it is not defined; 0: any number will do.
 
     Examples:
         >>> mistakes = covey.Metric(
@@ -65,7 +65,7 @@ class Metric:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For a worker process: under its function's name stands a metric, so that goes, and how this differs."""
+        """For a worker process: its function's name leads to a metric; that travels, with how this one differs."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         place = sys.modules.get(getattr(self.of, "__module__", ""))
         known = getattr(place, getattr(self.of, "__qualname__", ""), None)
@@ -148,7 +148,7 @@ def metric(
     """Makes a metric of a function of all outputs and targets.
 
     Args:
-        bare: nothing; it is there to say that the decorator takes arguments.
+        bare: nothing; it catches a decorator without brackets.
         name: as it stands in tables; empty: the function's.
         higher_is_better: its direction; without one nothing is called best, worst or reached.
         share: whether it lies between 0 and 1 and is shown in percent.
@@ -211,7 +211,7 @@ def balanced_accuracy(outputs: Tensor, target: Tensor) -> float:
 
     truth, guess = labels(outputs, target)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a class is predicted which is not there is no news
+        warnings.simplefilter("ignore")  # a predicted class that does not occur needs no warning
         return float(balanced_accuracy_score(truth, guess))
 
 
@@ -365,6 +365,6 @@ BUILT_IN = Metrics()
 
 
 def higher_is_better(name: str, metrics: Metrics = BUILT_IN) -> bool | None:
-    """Whether a larger value of the metric is the better one; None where nobody said it."""
+    """Whether a larger value of the metric is the better one; None where it is not known."""
     _, base, aggregate = split_name(name)
     return metrics[base].higher_is_better if aggregate != "std" else False

@@ -26,7 +26,7 @@ class Objective(Protocol):
 
     `kernel` is the name under which an accelerator knows the loss ("" when none does), `main` the metric that tables
     show, `target` what the outputs are compared with, `loss` a number per batch, and `scores` one value per sample
-    under each metric's name. One of your own in which what a sample costs depends on the others says
+    under each metric's name. An objective of your own in which a sample's loss depends on the others says
     `mixes_samples = True`: no noise on samples' gradients hides one of them then.
 
     Examples:
@@ -79,7 +79,7 @@ class NextToken(Classification):
     """Cross-entropy of the next token at every place of a text: of the place after x_1 ... x_t it is x_{t+1}, of the
     last one the label.
 
-    Padding (token 0) is nobody's answer. The loss of a batch is the mean over its tokens; a sample's score is the mean
+    Padding (token 0) is never a target. The loss of a batch is the mean over its tokens; a sample's score is the mean
     over its own.
     """
 

@@ -126,7 +126,7 @@ def flatten(model: nn.Module) -> tuple[Tensor, Tensor]:
 
 
 def activations(model: nn.Module, sample: Tensor) -> int:
-    """Numbers that one sample leaves behind on its way through the model: what its layers put out, added up."""
+    """Numbers that one sample leaves behind on its way through the model: the outputs of its layers, added up."""
     total = 0
 
     def count(module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG001

@@ -38,7 +38,7 @@ def femnist(
 
     Args:
         scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
-        first_labels: keeps only so many of the first classes; none keeps all.
+        first_labels: keeps only this many of the first classes; none keeps all.
     """
     place = SOURCE.place(folder)
     archive = place / "all.npz"

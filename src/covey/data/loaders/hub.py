@@ -41,7 +41,7 @@ def huggingface(
 
     Args:
         path: its name, such as ylecun/mnist, or a folder that holds one.
-        label: the column to predict; none: the only one that is said to be a class.
+        label: the column to predict; none: the only one that is declared a class.
         client: the column that says whose row it is; with the partition natural, each value is a client.
         text: the column of texts, which become bags of words; none: the only other column, where it holds texts.
         subset: one of several configurations that it has.

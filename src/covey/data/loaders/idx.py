@@ -60,7 +60,7 @@ def emnist(
     scaling: Scaling = "standard",
     split: Literal["byclass", "bymerge", "balanced"] = "byclass",
 ) -> Dataset:
-    """EMNIST: handwritten digits and letters of 28x28 pixels, 62 classes, or 47 where like letters are one class.
+    """EMNIST: handwritten digits and letters of 28x28 pixels, 62 classes, or 47 where similar letters are one class.
 
     From the four official idx files of the split, gzipped or not. They hold the pictures mirrored along the diagonal;
     here they stand upright.

@@ -15,7 +15,7 @@ from covey.settings.ranges import Count
 from covey.settings.registry import register
 
 TEST_SHARE = 0.2
-DECADES = (30, 40, 50, 60)  # the ages that part the patients of `diabetes`
+DECADES = (30, 40, 50, 60)  # the ages that divide the patients of `diabetes`
 
 
 def scale_of(x: Array) -> Scale:
@@ -24,7 +24,7 @@ def scale_of(x: Array) -> Scale:
 
 
 def band_of(values: Array, bands: int) -> NDArray[np.int64]:
-    """Which of so many equally large parts each value falls into, from the smallest on."""
+    """Which of `count` equally large parts each value falls into, from the smallest on."""
     edges = np.quantile(values, np.arange(1, bands) / bands)
     return np.searchsorted(edges, values, side="right").astype(np.int64)
 
@@ -69,7 +69,8 @@ def diabetes(
     *,
     folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)
 ) -> Dataset:
-    """442 diabetes patients, 10 measurements each, and how far the illness was a year later, from scikit-learn.
+    """442 diabetes patients, 10 measurements each, and how far the illness had progressed a year later, from
+    scikit-learn.
 
     The target is a number, in deviations from its mean over the training data (regression). The natural groups are the
     patients of one sex and one decade of age, ten in all. 80 % training, 20 % test in each, with a fixed seed.

@@ -1,4 +1,4 @@
-"""Texts: what a role of a play says next, a poet to begin with, and what a package is for, told by its maintainers."""
+"""Texts: what a role of a play says next, a poet to pretrain on, and packages as their maintainers describe them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -164,7 +164,7 @@ def packages(
 def of_each(
     values: NDArray[Any], chosen: NDArray[Any], most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each of the chosen values stands, at most so often, evenly spaced, and which of them it is."""
+    """The places of each of the chosen values, at most `most` of each, evenly spaced, and which value it is."""
     places = [np.flatnonzero(values == value) for value in chosen]
     some = [own[np.arange(min(most, len(own))) * len(own) // min(most, len(own))] for own in places]
     return np.concatenate(some), np.repeat(np.arange(len(some)), [len(own) for own in some])

@@ -1,4 +1,4 @@
-"""What the partitions share: checks, rounding, and dealing a table of counts out as samples."""
+"""What the partitions share: checks, rounding, and drawing samples by a table of counts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -20,7 +20,7 @@ TestRule: TypeAlias = Literal["mix", "mix-in-group", "group", "own", "leaky"]
 
 
 class DealtOut(Sequence[Indices]):
-    """The clients' parts; with them, which clients are truly alike (none: not known), the rule for test data, and the
+    """The clients' parts; with them, the clients' true clusters (none: not known), the rule for test data, and the
     natural groups that were left out because they have too few samples.
 
     A partition of your own may return a plain list of parts.
@@ -137,8 +137,8 @@ def top_up(counts: Indices, wanted: Array, minimum: int, rng: np.random.Generato
     """Move samples from large clients to those below the minimum, label by label as they wanted them.
 
     A short client draws the labels of its missing samples from its own mix `wanted[i]`; each comes from the
-    client that can spare most of that label and stays at the minimum. What nobody can spare is replaced by
-    the label that somebody has most of. The sum of every label stays the same.
+    client that can spare most of that label and stays at the minimum. What no client can spare is replaced by the
+    label that one of them has most of. The sum of every label stays the same.
     """
     counts = counts.copy()
     sizes = counts.sum(axis=1)

@@ -85,7 +85,7 @@ def dir_client(
 
     Args:
         alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
-        size: samples of a client; none shares all samples out equally.
+        size: samples of a client; none splits all samples equally.
     """
     check_enough(samples=len(labels), clients=clients, minimum=1 if size is None else size)
     totals = counts_of(labels)

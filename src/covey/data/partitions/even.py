@@ -1,4 +1,4 @@
-"""Clients that look alike, of equal or of unequal size."""
+"""Homogeneous clients, of equal or of unequal size."""
 
 from collections.abc import Sized
 
@@ -14,7 +14,7 @@ from covey.settings.registry import register
 def iid(samples: Sized, *, clients: Count, rng: np.random.Generator) -> Parts:
     """Permute all samples and cut equal slices; the remainder goes one each to the first clients.
 
-    The reference in which all clients look alike, up to chance.
+    The reference in which all clients are homogeneous, up to chance.
     """
     check_enough(samples=len(samples), clients=clients)
     sizes = equal_sizes(len(samples), clients)

@@ -181,7 +181,7 @@ class ForeignFleet(WithBooks):
         return self.books.accept(call, tasks, self.believed(outcomes), trips)
 
     def believed(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Without the replies of those whose number of samples cannot be believed beside the others'."""
+        """Without the replies whose number of samples cannot be believed, compared with the others'."""
         told = [outcome for outcome in outcomes if outcome.reply is not None]
         doubts = self.books.guard.too_many([one.reply.size for one in told if one.reply is not None])
         why = {told[place].id: reason for place, reason in doubts.items()}

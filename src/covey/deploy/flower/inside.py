@@ -90,7 +90,7 @@ class Aggregated:
 
 @dataclass(frozen=True)
 class Nodes:
-    """As much of a Grid as a strategy looks at when it samples."""
+    """The part of a Grid that a strategy uses when it samples."""
 
     numbers: Sequence[int]
 

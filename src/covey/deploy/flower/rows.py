@@ -75,8 +75,8 @@ class RowForm:
     def start(self, seed: int, number: int) -> Tensor:
         """A row to start from: 0 is the one that was given.
 
-        How to draw a foreign model anew nobody knows: further ones have its values in another order within each array,
-        moved a little, so that models which are all zeros part, too.
+        How to draw a foreign model anew is unknown: further ones have its values in another order within each array,
+        moved a little, so that models of zeros differ, too.
         """
         given = self.row(ArrayRecord(dict(self.given)))
         if number == 0:

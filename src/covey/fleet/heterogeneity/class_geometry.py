@@ -1,4 +1,4 @@
-"""How the classes of two clients lie to one another: whether they look the same, and under the same names.
+"""How the classes of two clients are arranged: whether they look the same, and under the same names.
 
 Everything is estimated from the means of classes, and corrected for what chance alone would show: the squared length of
 a mean of n samples is too large by its variance, w / n, on average.
@@ -68,7 +68,7 @@ class Pairs:
     renamed: Array
 
     def without(self, clients: NDArray[np.int64]) -> Pairs:
-        """Those of no such client."""
+        """The pairs without those of these clients."""
         keep = ~(np.isin(self.first, clients) | np.isin(self.second, clients))
         return Pairs(**{name: values[keep] for name, values in vars(self).items()})
 
@@ -135,7 +135,8 @@ def beside_others(clients: Sequence[Described], part: int = 2) -> Array:
         for who, (here, there) in ((i, told), (j, told[::-1])):
             own[who].append(here)
             theirs[who].append(there)
-    # the median: up to half of the others may be noisy themselves, or say all (rows that are alike within classes)
+    # the median: up to half of the others may be noisy themselves, or say everything (rows that are alike within
+    # classes)
     usual = [float(np.median(values)) if values else np.nan for values in theirs]
     known = [0 < base < np.inf for base in usual]
     return np.array(

@@ -61,7 +61,7 @@ class ClassMeans(Step):
 def sketches(x: NDArray[np.floating], size: int) -> Array:
     """Random projections of each sample, squashed into [-1/size, 1/size]: their absolute sum is at most 1.
 
-    One that is no number, which a server's scale can make of a certain sample alone, counts as 0: it would be the sum.
+    A NaN, which a server's scale can make of one certain sample, counts as 0: otherwise the whole sum would be NaN.
     """
     flat = x.reshape(len(x), -1).astype(np.float64)
     with np.errstate(invalid="ignore"):

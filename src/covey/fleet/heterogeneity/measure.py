@@ -65,7 +65,7 @@ class Heterogeneity:
     feature_shift: D / (D + A), with D the squared distance of a class at one client from the same class at another, A
     that of two classes of one client; after renaming, where a renaming explains most of D.
     concept_shift: how much of the classes' differences is lost by going by their names: 0 where names agree, 1 where
-    every class is called otherwise. Classes that look alike count little.
+    every class has another name. Classes that look alike count little.
     label_noise: the share of clients whose labels say less than half of what labels say elsewhere about the inputs.
     size_skew: Gini coefficient of the numbers of samples.
     device_spread: how much longer the slowest tenth takes than the median device, as a share of the median.

@@ -37,7 +37,8 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     ),
 }
 
-# Below the first bound a number is low, above the second high; read off fleets whose kind is known (docs/choosing.md).
+# Below the first bound a number is low, above the second high; found on fleets whose heterogeneity is known
+# (docs/choosing.md).
 HETEROGENEITY_LEVELS: Mapping[str, tuple[float, float]] = {
     "label_skew": (0.05, 0.20),
     "feature_shift": (0.15, 0.40),

@@ -61,7 +61,7 @@ class TellTree(TellHistograms):
         return replace(reply, vector=row)
 
     def misfit(self, reply: Reply, layout: Layout, known: Known) -> str:
-        """A tree that asks for inputs that are not there, or says more than all its samples together could."""
+        """Why a tree is refused: it asks for inputs that do not exist, or says more than all its samples could."""
         assert reply.vector is not None
         grove = Grove(layout, reply.vector)
         if grove.grown < 0:

@@ -1,4 +1,4 @@
-"""Where inputs are cut into bins: agreed on once, of what all clients tell of theirs, or of nothing but the scale."""
+"""Where inputs are cut into bins: agreed on once, from what all clients tell of theirs or from the scale alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class TellQuantiles(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         shape = (int(np.prod(known.shape)) if known.shape else None, POINTS)
-        # who counts for more samples than it has would place all cuts
+        # a client that claims more samples than it has would place all cuts
         return {
             "values": Stat(shape=shape),
             "counts": Stat(shape=shape, low=0.0, total=(0.0, float(known.train))),

@@ -197,8 +197,9 @@ IID = 0  # the number of the largest cluster, which CAFA calls the IID cluster (
 class ByLabelMix:
     """Groups by K-means on label shares v_i = n_ic / N_i (eq. 1), k by silhouette unless `clusters` says it.
 
-    A client is asked for its shares once. Clusters are made anew whenever somebody new told his, and stay as they are
-    otherwise. They are numbered by size: group 0 is the IID cluster. Who never answered has no group.
+    A client is asked for its shares once. Clusters are made anew whenever a new client has told its shares, and stay
+    as they are otherwise. They are numbered by size: group 0 is the IID cluster. A client that never answered has no
+    group.
     """
 
     ask: LabelSummary
@@ -239,9 +240,9 @@ class ByLabelMix:
 
 @part("select", "largest-group", needs=(KNOWN_GROUPS,), shows=NOTHING)
 class LargestGroup(PerRound):
-    """So many reachable clients of the largest group, which CAFA calls the IID cluster.
+    """`per_round` reachable clients of the largest group, which CAFA calls the IID cluster.
 
-    Of equally large groups, that of the lowest number. When nobody of it can be reached, the next largest.
+    Of equally large groups, that of the lowest number. When none of its clients can be reached, of the next largest.
     """
 
     def __call__(self, now: Round) -> list[int]:

@@ -65,7 +65,7 @@ class LikenessAverage:
 
 
 def cluster_weights(ids: Sequence[int], groups: Mapping[int, int]) -> Array:
-    """w^K_i = |C(i)| / n with n the number of all known clients (eq. 8); who has no cluster is alone in one."""
+    """w^K_i = |C(i)| / n with n the number of all known clients (eq. 8); a client without a cluster is alone in one."""
     sizes = Counter(groups.values())
     members = [sizes[groups[i]] if i in groups else 1 for i in ids]
     return np.array(members, dtype=np.float64) / max(len(groups), 1)
@@ -74,7 +74,8 @@ def cluster_weights(ids: Sequence[int], groups: Mapping[int, int]) -> Array:
 def cross_evaluation(now: Round, holdout: float, *, by_class: bool = False) -> list[Reply]:
     """What everybody who replied says of every reply's model on its validation data.
 
-    Clients send their models to each other: K (K - 1) transfers between peers. Who does not answer judges nobody.
+    Clients send their models to each other: K (K - 1) transfers between peers. A client that does not answer judges
+    nobody.
     """
     rows = torch.stack([reply.vector for reply in now.replies if reply.vector is not None])
     slots = tuple(range(len(rows)))

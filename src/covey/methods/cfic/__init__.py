@@ -55,9 +55,10 @@ def cfic(
     u = sum (n_i / n)(g_i - w) / ||g_i - w||; h <- alpha h - beta u; w <- sum (n_k / n) w_k - h (Yang et al., 2025).
     Kept up, the correction adds beta / (1 - alpha) average updates per round (`scale = "relative"`; "absolute" takes
     beta as a length, as printed), less as decay^(t-1) falls. alpha = beta = 0 is FedAvg with that sampling. `lazy`
-    learns a client's label only when it is first chosen, `quota = "published"` draws one per cluster and the rest by
-    chance. `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is
-    FedAvgM. A cluster without a place counts with its last move; `absent = "forgotten"` leaves it out, as in the paper,
+    learns a client's label only when it is first chosen, `quota = "published"` draws one per cluster and the rest at
+    random. `directions = "average"` corrects along the average update alone, which with `sampling = "uniform"` is
+    FedAvgM. A cluster without a place counts with its last move; `absent = "forgotten"` leaves it out, as in the
+    paper,
     and "always" lets it count in FedAvgM, too.
     `adaptive` starts from alpha and beta and sets them from how far the clusters' directions agree.
 
@@ -70,7 +71,7 @@ def cfic(
         directions: corrects along the clusters' directions, or along the average update alone.
         sampling: draws evenly from the clusters, or uniformly from all clients.
         absent: clusters without a place are remembered where their directions count, or always, or forgotten.
-        quota: equal shares of the clusters, or published: one per cluster and the rest by chance.
+        quota: equal shares of the clusters, or published: one per cluster and the rest at random.
         lazy: whether a client's label becomes known only when it is first chosen.
         epsilon: privacy loss of telling the label, by randomised response; none tells it exactly.
     """
@@ -111,7 +112,7 @@ LAST_MOVES: Key[dict[int, tuple[int, int, Tensor]]] = Key("clusters.last_moves")
 class AbsentRemembered:
     """Lets every cluster that is missing among the replies stand in with its last move, then updates as `update` says.
 
-    With more clusters than places a round sees some of the labels only; momentum then runs after those, and forgets the
+    With more clusters than places a round sees only some of the labels; momentum then follows those and forgets the
     others. A stand-in is (old model + the cluster's last mean move), with the samples of that time: it counts in the
     average and in the directions as a reply would. Where no cluster is missing nothing changes, to the bit, and nothing
     is kept. (Jhunjhunwala et al., 2022, keep one move per cluster for the average alone: ClusterFedVARP.)

@@ -118,9 +118,9 @@ def privacy_text(embed: Embed, replies: Sequence[Reply]) -> str:
         else "The flips come from OpenDP's secure source."
     )
     return (
-        f"Every bit is flipped with probability {flips}: epsilon = ln((1-P)/P) = {bit:.3f} a bit{twice}. In the worst "
-        f"case one sample changes all bits of its class, epsilon {sample:.1f}, and a client all its {bits} bits, "
-        f"epsilon {bits * bit:.1f}: that hides pictures from the eye, it is not a strong guarantee. {source}"
+        f"Every bit is flipped with probability {flips}: epsilon = ln((1-P)/P) = {bit:.3f} per bit{twice}. In the "
+        f"worst case one sample changes all bits of its class, epsilon {sample:.1f}, and a client all its {bits} bits, "
+        f"epsilon {bits * bit:.1f}: that hides pictures from the eye, but is not a strong guarantee. {source}"
     )
 
 

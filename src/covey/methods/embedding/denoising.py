@@ -1,7 +1,7 @@
 """What is left of the clients' noisy bits when the noise is taken away.
 
-The bits carry two kinds of noise: flips, P (1 - P) per bit, which we made ourselves, and the chance of which few
-samples a client's class means are made of. Both are independent from client to client, so they spread the clients
+The bits carry two kinds of noise: flips, P (1 - P) per bit, which we made ourselves, and sampling noise, because a
+client's class means are made of few samples. Both are independent from client to client, so they spread the clients
 evenly in all directions, and random matrix theory says how far (Marchenko and Pastur, 1967): the singular values
 of n x d noise of variance v reach sqrt(v) (sqrt n + sqrt d). A direction along which clients differ more is signal,
 shrunk by what noise has added to it (Gavish and Donoho, 2017); all others can go. The noise level is that of the

@@ -58,7 +58,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class WardCut:
-    """One clustering: a label a point, numbered by first appearance, with its Calinski-Harabasz score."""
+    """One clustering: a label per point, numbered by first appearance, with its Calinski-Harabasz score."""
 
     labels: Labels
     clusters: int
@@ -272,7 +272,7 @@ def pregrouped(
 ) -> WardCut:
     """Group many points by mini-batch k-means first, then cut the weighted tree of the groups' means.
 
-    The k-means sees a random sample (100 a centre); everybody is then put to the nearest centre, a block
+    The k-means sees a random sample (100 per centre); everybody is then put to the nearest centre, a block
     at a time, and the groups' means, weights and inner sums of squares are exact, so the score is the CH
     of the final clustering of all points.
     """

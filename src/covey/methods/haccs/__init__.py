@@ -1,4 +1,4 @@
-"""HACCS (Wolfrath et al., 2022): clusters of devices with like data, and rounds made of clusters, not of devices."""
+"""HACCS (Wolfrath et al., 2022): clusters of devices with similar data, and rounds made of clusters, not of devices."""
 
 from dataclasses import fields, replace
 from typing import Annotated, Literal
@@ -79,7 +79,7 @@ def by_summary(
         eps: radius of a neighbourhood; none is 0.25 for labels, 0.5 for joint.
         xi: steepness that ends a cluster (OPTICS).
         min_samples: devices that make a dense place.
-        watch: rounds between two questions whether data changed; 0 never asks.
+        watch: rounds between two checks of whether data changed; 0 never asks.
         tolerance: change of a summary (total variation) from which a client counts as changed.
         recluster: share of changed clients from which everything is clustered anew.
     """
@@ -126,7 +126,7 @@ def haccs(
     published: ByCluster = inline(ByCluster),
     group: BySummary = inline(by_summary),
 ) -> Method:
-    """Clients tell a private histogram, the server clusters like ones, and rounds are made of clusters, not of devices.
+    """Clients tell a private histogram, the server clusters similar ones, and rounds are made of clusters, not devices.
 
     The histogram is of the labels (of a regression: of the targets), P(y), of the features by label, P(X|y), or of both
     together, P(X, y); clusters are found by density (Wolfrath et al., 2022).

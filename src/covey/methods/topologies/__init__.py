@@ -32,7 +32,7 @@ def decentralized(train: Train, *, exchange: Exchange = inline(everybody_exchang
 def label_clusters(
     *, clusters: Count = 10, cluster_by: Linkage = "dbscan", min_samples: Count = 3
 ) -> LabelClusters:
-    """Clusters of clients with like labels.
+    """Clusters of clients with similar labels.
 
     Args:
         clusters: how many clusters of clients.
@@ -49,7 +49,7 @@ def hierarchical(
     group: LabelClusters = inline(label_clusters),
     exchange: Exchange = inline(clusters_exchange),
 ) -> Method:
-    """Clients with like labels form clusters; representatives average their cluster and mix among themselves.
+    """Clients with similar labels form clusters; representatives average their cluster and mix among themselves.
 
     Every `cluster_every` rounds a representative takes the mean of its cluster, weighted by samples; every
     `backbone_every` rounds the representatives mix on the backbone; then the members replace their models by

@@ -1,4 +1,4 @@
-"""Clusters of clients with like label distributions, as many as asked for."""
+"""Clusters of clients with similar label distributions, as many as asked for."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
@@ -21,12 +21,12 @@ Linkage = Literal["dbscan", "agglomerative"]
 
 COUNTS: Key[dict[int, Array]] = Key("label counts")
 
-MOST = 4000  # clients that are compared each with each (128 MB); of more, evenly chosen ones
+MOST = 4000  # clients that are compared pairwise (128 MB); of more, evenly chosen ones
 
 
 @part("group", "label-clusters", gives=(GROUPS, SIZES))
 class LabelClusters:
-    """Clusters of like labels, as many as asked for; everybody tells its label counts once.
+    """Clusters of similar labels, as many as asked for; everybody tells its label counts once.
 
     The first to come are clustered by Hellinger distance, at most 4,000 of them, evenly chosen by their numbers.
     All others join the cluster of the client they are most like, so that the number of clusters stays. What they told
@@ -78,7 +78,7 @@ class LabelClusters:
 
 
 def _joined(heard: Heard[Array]) -> dict[int, int]:
-    """For each unseen client the client, of those known before, whom it is most like."""
+    """For each unseen client, the client of those known before that it is most like."""
     return _nearest({i: told for i, told in heard.known.items() if i not in heard.news}, heard.news)
 
 

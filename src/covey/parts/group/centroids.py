@@ -62,7 +62,7 @@ def distances(vectors: Numbers, means: Numbers) -> NDArray[np.float64]:
 def settled(vectors: Numbers, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Everybody goes once to the group with the nearest mean, where an unseen client with the same vector would go.
 
-    A tree never takes a merge back; this puts right the few that it placed too early.
+    A tree never undoes a merge; this corrects the few vectors that it placed too early.
     """
     means = np.stack([vectors[labels == group].mean(axis=0) for group in range(int(labels.max()) + 1)])
     return np.unique(distances(vectors, means).argmin(axis=1), return_inverse=True)[1].astype(np.int64)
@@ -71,8 +71,8 @@ def settled(vectors: Numbers, labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def radius(membership: Membership) -> float:
     """How far from its own centroid a member can be: mean + 3 deviations over all members.
 
-    A member pulls its centroid towards itself: among s members it looks sqrt((s - 1) / s) too near, which is
-    put right before.
+    A member pulls its centroid towards itself: among s members it looks sqrt((s - 1) / s) times as far as it is, which
+    is corrected first.
     """
     sizes = np.bincount(membership.labels, minlength=len(membership.parents))[membership.labels]
     several = sizes > 1
@@ -100,10 +100,10 @@ def joined(membership: Membership, arrived: Mapping[int, Numbers]) -> Membership
 
 
 def drifted_groups(membership: Membership, latest: Mapping[int, Numbers], min_size: int = 2) -> Membership:
-    """Takes in the latest vectors of known clients; who no longer fits migrates.
+    """Takes in the latest vectors of known clients; those that no longer fit migrate.
 
     A client stays while it is within `radius` of its own centroid; otherwise it goes to the nearest one. But if
-    `min_size` or more clients fit nowhere and are as like each other as members are, they found a new group.
+    `min_size` or more clients fit nowhere and are as similar to each other as members are, they found a new group.
     """
     limit, means = radius(membership), centroids(membership)
     place = {client: at for at, client in enumerate(membership.ids)}
@@ -128,7 +128,7 @@ def drifted_groups(membership: Membership, latest: Mapping[int, Numbers], min_si
 
 
 def alike(vectors: Numbers, apart: float) -> list[NDArray[np.int64]]:
-    """Positions of the vectors in bands whose mean distance inside is at most `apart` (average linkage).
+    """Positions of the vectors, in sets whose mean distance inside is at most `apart` (average linkage).
 
     Two members of one group are sqrt(2) times as far from each other as from their centroid.
     """

@@ -16,8 +16,8 @@ Extract = Literal["dbscan", "xi"]
 
 
 MOST = 10_000  # clients that are clustered one by one; more are grouped first
-CENTRES = 2000  # into so many groups
-MOST_FELLOWS = 5000  # members of a cluster among whom the nearest is looked for
+CENTRES = 2000  # into this many groups
+MOST_FELLOWS = 5000  # members of a cluster among which the nearest is searched
 
 
 @validated

@@ -1,4 +1,4 @@
-"""How unlike two clients' summaries are: distances between histograms, by matrix products.
+"""How different two clients' summaries are: distances between histograms, by matrix products.
 
 Only one n x m table is ever held, and the rest is done in blocks of rows: no n x m x bins temporary.
 """

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from covey.core import Round
 
-MOST_POINTS = 2000  # more clients than this are thinned out evenly: no picture shows more
+MOST_POINTS = 2000  # more clients than this are subsampled evenly: no picture shows more
 DECIMALS = 5
 
 DrawnVectors = Mapping[int, NDArray[np.floating]]
@@ -46,7 +46,7 @@ def with_true_labels(
     """The notes of a simulated run, with the pictures that a method could not draw because its server knows too little.
 
     `counts` [clients, labels] are the clients' true labels, which only a simulation has: a method that groups clients
-    by their models, or by one number, still shows how they lie.
+    by their models, or by one number, still shows how they are placed.
     """
     shares = {
         i: row / row.sum() for i, row in enumerate(counts.astype(np.float64)) if i in groups and row.sum() > 0
@@ -67,7 +67,7 @@ def with_true_labels(
 
 
 def _some(clients: Iterable[int]) -> list[int]:
-    """The clients in order, evenly thinned out when they are too many for a picture."""
+    """The clients in order, evenly subsampled where there are too many for a picture."""
     everybody = sorted(clients)
     return everybody[:: -(-len(everybody) // MOST_POINTS) or 1]
 
@@ -79,7 +79,7 @@ def _points(vectors: DrawnVectors, clients: Sequence[int]) -> NDArray[np.float64
 def _silhouette(
     vectors: DrawnVectors, groups: Mapping[int, int], clients: Sequence[int], curve: Curve | None = None
 ) -> dict[str, Any]:
-    """The curve, or else the one point of the clustering itself; nothing where that says nothing."""
+    """The curve, or else the one point of the clustering itself; nothing where that is not defined."""
     labels = np.array([groups[i] for i in clients])
     if not (curve := curve or _own_silhouette(_points(vectors, clients), labels)):
         return {}
@@ -115,7 +115,7 @@ def plane(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _own_silhouette(points: NDArray[np.float64], labels: NDArray[np.int64]) -> Curve | None:
-    """The mean silhouette of a clustering; None where it says nothing (one cluster, or everybody alone)."""
+    """The mean silhouette of a clustering; None where it is not defined (one cluster, or everybody alone)."""
     from covey.parts.group.silhouette import distances, mean_silhouette
 
     dense = np.unique(labels, return_inverse=True)[1]

@@ -34,7 +34,7 @@ def label_feature(counts: NDArray[np.integer]) -> int:
 class TellLabel(Step):
     """A client's label feature: one whole number is all that the server learns about its data.
 
-    With `epsilon` it is a lie now and then: randomised response over the C labels, true with probability
+    With `epsilon` it is sometimes a lie: randomised response over the C labels, true with probability
     e^epsilon / (e^epsilon + C - 1), which hides all data of the client.
     """
 
@@ -70,7 +70,7 @@ class TellLabel(Step):
 def with_labels(now: Round, ids: Iterable[int], epsilon: float | None = None) -> dict[int, int]:
     """The groups, with those of `ids` that had none asked for their label.
 
-    Who does not answer is asked again.
+    A client that does not answer is asked again.
     """
     ask = answers(now, TellLabel(epsilon=epsilon), lambda reply: int(reply.stats["label"]))
     return now.groups | news(now, now.groups, ask, ids)
@@ -92,7 +92,7 @@ def by_label(now: Round) -> dict[int, int]:
 
 @part("group", "noisy-label-feature", gives=(GROUPS,), shows=NOTHING)
 class ByNoisyLabel:
-    """CFIC's clusters of labels that are a lie now and then, by randomised response.
+    """CFIC's clusters of labels that are sometimes lies, by randomised response.
 
     Args:
         epsilon: privacy loss of the answer, for all data of the client.

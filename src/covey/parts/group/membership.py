@@ -28,7 +28,7 @@ def maintained_groups(
     min_size: int = 2,
     title: str = "Clients",
 ) -> dict[int, int]:
-    """Asks whoever is here and unknown; the first time everybody is grouped, later unseen clients are placed.
+    """Asks every unknown client that is here; the first time everybody is grouped, later unseen clients are placed.
 
     With `every` > 0 all that are here report again every so many rounds, and migrate where they no longer fit.
     """

@@ -12,14 +12,15 @@ from covey.data.ground_truth import numbered
 from covey.parts.ask_once import Ask, Heard, ask_once, grouped_once
 
 Reports = list[NDArray[Any]]
-MOST_CLUSTERS = 10  # that are tried where nobody says how many
+MOST_CLUSTERS = 10  # that are tried where no number is given
 LEAST_SILHOUETTE = 0.1  # below it, clients are one group
 
 
 def cut_tree(distances: Array, *, clusters: int | None = None, threshold: float | None = None) -> Labels:
-    """Average linkage on a table of distances: so many clusters, or cut at a distance, or by the best silhouette.
+    """Average linkage on a table of distances: a given number of clusters, cut at a distance, or by the best
+    silhouette.
 
-    Where nobody says how many, one cluster remains unless the best silhouette of 2 to 10 clusters is above 0.1.
+    Where no number is given, one cluster remains unless the best silhouette of 2 to 10 clusters is above 0.1.
     """
     from sklearn.cluster import AgglomerativeClustering
     from sklearn.metrics import silhouette_score

@@ -15,7 +15,7 @@ SMALL_K = 50
 GRID = 1.1  # ratio of neighbours on the grid
 SAMPLE = 2000  # with more points than this, k is chosen on a sample of them
 TIE = 1e-12
-DIGITS = 12  # rows that agree in so many decimals are the same row
+DIGITS = 12  # rows that agree in this many decimals are the same row
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ Weighting = Literal["samples", "equal", "batches"]
 
 
 def weights(replies: Sequence[Reply], weighting: Weighting) -> np.ndarray:
-    """One weight a reply, not normalised: its number of samples, 1, or its number of batches."""
+    """One weight per reply, not normalised: its number of samples, 1, or its number of batches."""
     if weighting == "equal":
         return np.ones(len(replies))
     if weighting == "batches":
@@ -23,7 +23,7 @@ def weights(replies: Sequence[Reply], weighting: Weighting) -> np.ndarray:
 def weighted_rows(now: Round, values: np.ndarray) -> csr_array:
     """The matrix over `[old rows; replies]` that averages reply r into the row of its slot with weight `values[r]`.
 
-    A row that nobody feeds stays as it is.
+    A row without a reply stays as it is.
     """
     count = len(now.models)
     to = np.array([reply.slot for reply in now.replies], dtype=np.int64)

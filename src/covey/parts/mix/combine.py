@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, csr_matrix
 from torch import Tensor
 
 Factor = csr_array | csr_matrix
-Each = Callable[[Callable[[int], None], Sequence[int]], None]  # does something for every one of some places
+Each = Callable[[Callable[[int], None], Sequence[int]], None]  # calls a function for each of some places
 
 
 def one_by_one(work: Callable[[int], None], places: Sequence[int]) -> None:
@@ -38,7 +38,7 @@ def combine(
 
     Data is float32, sums are float64 in ascending order of column and rounded once at the end: the result
     is the rounded exact mean in all but rare ties, and the same bits for any block size and any number of
-    threads. A zero weight is no weight: a row that nobody asks for is not read, and spoils nothing if broken.
+    threads. A zero weight is no weight: a row that no other uses is not read, and spoils nothing if broken.
     """
     stack = [rows] if isinstance(rows, Tensor) else list(rows)
     _check_shapes(factors, stack)
@@ -108,7 +108,7 @@ def _only_picks(factor: Factor) -> bool:
 
 
 def _check_shapes(factors: Sequence[Factor], stack: Sequence[Tensor]) -> None:
-    """A method that builds wrong matrices is a programmer's error: say which factor, at once."""
+    """A method that builds wrong matrices is a programmer's error: says at once which factor is wrong."""
     if not factors or not stack:
         raise ValueError("combine needs at least one factor and one row")
     height = sum(len(tensor) if tensor.dim() == 2 else 1 for tensor in stack)

@@ -1,4 +1,4 @@
-"""Detectors of poisoned updates: whoever stands out is left out, and the rest is averaged as the method says."""
+"""Detectors of poisoned updates: those that stand out are left out, and the rest are averaged as the method says."""
 
 from collections.abc import Sequence
 from typing import ClassVar

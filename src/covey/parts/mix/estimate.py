@@ -52,7 +52,7 @@ class Design:
 
     @property
     def trainers(self) -> NDArray[np.bool_]:
-        """Who trains: everybody, or only the representatives when members merely listen."""
+        """Who trains: everybody, or only the representatives where members do not train."""
         first = np.diff(self.membership, prepend=-1) > 0
         return first if self.kind == "semi-decentralized" else np.ones(self.nodes, dtype=np.bool_)
 

@@ -27,7 +27,7 @@ from covey.parts.mix.topology import (
 )
 from covey.parts.mix.topology import round_factors as factors_of_round
 from covey.parts.steps.size import sizes
-from covey.settings import Count, takes, validated
+from covey.settings import Count, inline, validated
 
 HashableShape = str | tuple[tuple[int, int], ...]
 Representative = Literal["samples", "degree"]
@@ -41,8 +41,8 @@ MOST_LINKS = 5000  # links kept in the report's note
 class Exchange:
     """Who holds which place, who represents whom, and what is sent in a round.
 
-    Places on a named backbone are dealt at random (the paper); edges are taken at their word: node k is the
-    k-th client, or cluster k. A client that is away or whose training got lost neither sends nor receives.
+    Places on a named backbone are dealt at random (the paper); edges are taken literally: node k is the k-th client,
+    or cluster k. A client that is away or whose training got lost neither sends nor receives.
     """
 
     kind: TopologyKind
@@ -119,7 +119,7 @@ class Exchange:
         backbone = _links(self.backbone, len(owners), now.fleet.seed)
         if not isinstance(self.backbone, str):
             return backbone, np.arange(len(owners))
-        # A client's number in the hat depends on nobody else, so the others keep their order when one joins.
+        # A client's draw depends on no other client, so the others keep their order when one joins.
         hat = stream(now.fleet.seed, "places").random(max(owners) + 1)[list(owners)]
         return backbone, np.argsort(np.argsort(hat))
 
@@ -189,14 +189,14 @@ def representatives_exchange(
 
 
 @part("mix", "hierarchical")
-@takes(representatives_exchange)
-def clusters_exchange(*, cluster_every: Count = 1, **among_representatives: Any) -> Exchange:
+def clusters_exchange(
+    *, cluster_every: Count = 1, among: Exchange = inline(representatives_exchange)
+) -> Exchange:
     """Representatives average their cluster, mix among themselves on a graph, and send the result down.
 
     Args:
         cluster_every: rounds between two means inside the clusters.
     """
-    among = representatives_exchange(**among_representatives)
     return replace(among, kind="hierarchical", cluster_every=cluster_every)
 
 
@@ -210,7 +210,7 @@ def over_links(
 ) -> list[Mixing]:
     """What the factors make of the replies and the old rows, noted for the report.
 
-    Statistics are not mixed: who trained keeps its own, who did not takes those of its representative.
+    Statistics are not mixed: a client that trained keeps its own, one that did not takes those of its representative.
     """
     row_of = {client: row for row, client in enumerate(now.seen)}
     rows, layout = [row_of[reply.id] for reply in now.replies], now.fleet.layout

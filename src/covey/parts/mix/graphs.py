@@ -111,7 +111,7 @@ def _from_edges(edges: Sequence[Sequence[int]], nodes: int) -> Links:
 
 
 def checked_graph(shape: GraphSpec) -> str | tuple[tuple[int, int], ...]:
-    """The shape in a form that can be compared and hashed; a name that is nobody's is refused here already."""
+    """The shape in a form that can be compared and hashed; an unknown name is refused here already."""
     if isinstance(shape, str):
         if shape not in SHAPES:
             _parsed_generator(shape)

@@ -1,4 +1,4 @@
-"""Replies that come late: moved to where the model is now, and what they still count (REFL, Abdelmoniem et al.)."""
+"""Replies that come late: moved to where the model is now, and their weights (REFL, Abdelmoniem et al.)."""
 
 from dataclasses import replace
 from typing import ClassVar

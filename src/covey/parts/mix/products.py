@@ -1,4 +1,4 @@
-"""Low-rank adapters averaged as what they are, B A, and not A and B each for itself (FlexLoRA, Bai et al., 2024)."""
+"""Low-rank adapters averaged as what they are, B A, and not A and B separately (FlexLoRA, Bai et al., 2024)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Product:
 
 
 def pairs(layout: Layout) -> list[tuple[slice, Product]]:
-    """Where the A and B of every adapted layer lie in a row, one behind the other."""
+    """Where the A and B of every adapted layer lie in a row, one after the other."""
     found = []
     for (first, second), shape in zip(pairwise(layout.names), layout.shapes, strict=False):
         if first.endswith(".A") and second == f"{first[:-1]}B":

@@ -112,7 +112,7 @@ BY_NUMBERS = Shows(what="single updates, number by number", instead=CLIPPED, in_
 class TrimmedMean(CombinesReplies):
     """Column by column, the mean without the share `trim` of the replies at either end (Yin et al., 2018).
 
-    At least one is left out at either end, of three replies or more; of fewer nobody can be.
+    At least one is left out at either end, of three replies or more; of fewer none can be.
     """
 
     trim: BelowHalf = 0.1
@@ -170,8 +170,8 @@ class Clip(CombinesReplies):
 class Robust:
     """A method's mix with the rule in place of every weighted mean of replies: for all models, inside every group.
 
-    A reply that the mix gives no weight has no say; the median, the trimmed mean and Krum otherwise count all alike,
-    so that nobody gains by a weight.
+    A reply to which the mix gives no weight is ignored; otherwise the median, the trimmed mean and Krum count all
+    equally, so that no client gains by its weight.
     """
 
     mix: Mix
@@ -236,7 +236,7 @@ def _one_row(
 
 
 def weighted_mean(rows: Sequence[Tensor], weights: Array) -> Tensor:
-    """sum of weight times row, added up as everywhere else."""
+    """The sum of weight times row, added up as everywhere else."""
     return combine([csr_array(np.asarray(weights, np.float64)[None])], list(rows))[0]
 
 

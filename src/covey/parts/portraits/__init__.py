@@ -1,1 +1,1 @@
-"""Clients whose classes look alike: what they tell of these, how far they are apart, which clusters that makes."""
+"""Clients whose classes look alike: what they tell of these, how far apart they are, which clusters that makes."""

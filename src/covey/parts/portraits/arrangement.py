@@ -11,7 +11,7 @@ from covey.parts.portraits.clusters import numbered_by_size
 from covey.parts.portraits.portrait import Portrait
 
 ALIKE = 0.8  # r from which on classes lie alike: seen are 0.88 and more (brightness to blur), 0.74 and less (turns)
-TELLING = 0.2  # share of a cluster's class means that is not noise, from which on a view says anything
+TELLING = 0.2  # share of a cluster's class means that is not noise, from which on a view is informative
 MISTAKEN = (
     0.25  # of their distance at home: if a class lies so near to another one elsewhere, it is taken for it
 )
@@ -89,7 +89,8 @@ def signal(a: Array, b: Array) -> float:
 def is_mistaken(a: Array, b: Array) -> bool:
     """Whether any class of one cluster lies where another class of the other one does, for want of a common scale.
 
-    Patients who are ill from another blood pressure on have classes in the same arrangement, and contradict each other.
+    Clients that call patients ill from different blood pressures on have classes in the same arrangement, and yet
+    contradict each other.
     """
     different = ~np.eye(a.shape[1], dtype=bool)
     at_home = np.minimum(squares(a, a), squares(b, b))[different]

@@ -103,7 +103,7 @@ TIGHT = (
 GAP = 0.5  # or nobody is in between: low margins are at least half of the usual ones
 SIGMAS = 4.0  # which must stand out of its noise by so many standard errors
 MOST = 12  # clusters
-SETTLING = 20  # times that everybody may move to a nearer cluster
+SETTLING = 20  # rounds in which everybody may move to a nearer cluster
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,7 +155,7 @@ def judged(found: ClassDistances, labels: Labels) -> ClusterCut | None:
     width = max(
         0.0, float(np.average([m for m, _, _ in inside], weights=[max(w, 1e-12) for _, _, w in inside]))
     )
-    known = [one for one in between if one[2] > 0]  # not knowing is not alike
+    known = [one for one in between if one[2] > 0]  # unknown does not mean alike
     if not known:  # sets without a common class; with a single class in one there is nothing to tell apart
         disjoint = found.share_no_class(labels) and found.classes_in(labels).min() > 1
         return ClusterCut(labels=labels, apart=np.inf, inside=width) if disjoint else None
@@ -257,10 +257,10 @@ def cut_into(merges: list[tuple[int, int]], clients: int, count: int) -> Labels:
 
 
 def settled(found: ClassDistances, labels: Labels) -> Labels:
-    """Everybody goes to the cluster whose other members are nearest on the whole, again and again until nobody moves.
+    """Everybody goes to the cluster whose other members are nearest on average, repeatedly until nobody moves.
 
-    Who is alone in a cluster stays, for others to come. A tree never takes a merge back; this puts right what it joined
-    too early.
+    A client alone in a cluster stays, for others to come. A tree never undoes a merge; this corrects what it joined too
+    early.
     """
     for _ in range(SETTLING):
         inside = np.eye(int(labels.max()) + 1)[labels]
@@ -295,7 +295,7 @@ def without_small(found: ClassDistances, labels: Labels, least: int) -> Labels:
         small = names[sizes.argmin()]
         others = [name for name in names if name != small]
         far = {name: mean_distance(found, labels == small, labels == name) for name in others}
-        # without a common class nothing is known: the largest cluster it is
+        # without a common class nothing is known: it joins the largest cluster
         known = [name for name in others if far[name][2] > 0]
         largest = max(others, key=lambda name: int((labels == name).sum()))
         labels[labels == small] = min(known, key=lambda name: far[name][0]) if known else largest

@@ -1,12 +1,12 @@
 """A client's classes as noisy bits from which anybody can compute unbiased distances.
 
-    z_c = mean of x over one half of the client's samples of class c, moved into [0, 1]   (both halves, each for itself)
+    z_c = mean of x over one half of the client's samples of class c, moved into [0, 1]   (of each half separately)
     b_c = 1 with probability z_c, else 0, several times for each value                     (dithering)
     every bit is flipped with probability P                                                (randomised response)
 
 (b - P) / (1 - 2 P) is then an unbiased estimate of z_c, and since the two halves share neither samples nor noise, the
 product of their differences, <A_i - A_j, B_i - B_j>, is an unbiased estimate of the squared distance of two clients'
-classes, however few samples and however much noise there is.
+classes, however few samples and however much noise there are.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Views = tuple[PortraitView, ...]
 RANGE = 1.5  # class means are told in the range of -1.5 to 1.5 standard deviations; finer than the values themselves
 LEAST = 2.0  # samples that a class needs at a client to be compared: one in each half
 ENOUGH = 8.0  # from here on more samples make the bits no more certain
-FARTHEST = 50.0  # scales of Laplace's noise that no count is above what there is: e^-50 of all are
+FARTHEST = 50.0  # scales of Laplace noise above the truth that no count exceeds, but for a share of e^-50
 
 
 @step(kind="query.portrait", of_labels=True)
@@ -177,7 +177,7 @@ class DescribeClasses(Step):
         return sizes_of(told) is not None
 
     def portraits(self, told: Mapping[str, Any]) -> tuple[Portrait, ...] | None:
-        """What an answer is worth."""
+        """The portraits that an answer makes."""
         return portraits_of(told, self.flip)
 
     def expects(self, known: Known) -> dict[str, Stat]:
@@ -206,7 +206,7 @@ class Answer:
 
 @lru_cache(maxsize=64)
 def _answering(flip: float, noise: BitNoise) -> Embed:
-    """Who lies, and with what noise; its settings are looked at once, not for each of a million clients."""
+    """The settings of who lies and with what noise, read once and not for each of a million clients."""
     return Embed(flip=(flip,), noise=noise)
 
 
@@ -261,7 +261,7 @@ def portraits_of(told: Mapping[str, Any], flip: float) -> tuple[Portrait, ...] |
     return tuple(found)
 
 
-HALVES = 2  # of real targets: a client's lower ones and its higher ones are described as two classes are
+HALVES = 2  # of real targets: a client's lower and higher ones are described as two classes
 
 
 def classes_of(classes: int) -> int:
@@ -295,10 +295,10 @@ def halves_by_themselves(x: Tensor) -> NDArray[np.int64]:
 def halves_apart(
     labels: NDArray[np.int64], units: Indices | None, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The half that every sample is in, drawn at random; samples of a unit (`data.together`) are no draws of their own.
+    """The half that every sample is in, drawn at random; samples of one unit (`data.together`) stay together.
 
-    Of every class's units each second one is in the other half: what one recording is like is then as much chance as
-    what one sample is like, and is not taken for what the client's class is like.
+    Every second one of a class's units is in the other half: what is peculiar to one recording is then noise, as what
+    is peculiar to one sample is, and is not taken for what the client's class is like.
     """
     if units is None:
         return np.asarray(rng.permutation(len(labels)) % 2, np.int64)

@@ -32,8 +32,8 @@ class PortraitView:
 def views_of(x: Tensor, *, with_strokes: bool = True) -> tuple[PortraitView, ...]:
     """What is told of standardised samples; of pictures in two ways, as each sees what the other cannot.
 
-    Values and edges show brightness, colours and style; strokes show what is drawn where things are bright on dark as
-    often as dark on bright (house numbers), so that the values of a class cancel.
+    Values and edges show brightness, colours and style; strokes show what is drawn where things are as often bright on
+    dark as dark on bright (house numbers), so that the values of a class cancel.
     """
     if x.dim() != 4 or min(x.shape[-2:]) < 3:
         return (told_in(BITS, [features(x)]),)
@@ -66,7 +66,7 @@ def views_of_each(samples: list[Tensor]) -> list[tuple[PortraitView, ...]]:
 
 
 def told_in(bits: int, parts: list[Tensor]) -> PortraitView:
-    """The view of these samples, each value told as often as so many bits allow."""
+    """The view of these samples, each value told as often as the bits allow."""
     values = torch.cat(parts).numpy().astype(np.float64)
     return PortraitView(values=values, times=max(1, bits // values.shape[1]))
 
@@ -105,7 +105,7 @@ def described(x: Tensor, slopes: Slopes) -> Tensor:
 
 
 def averaged_down(x: Tensor, side: tuple[int, int]) -> Tensor:
-    """Each picture in so many parts, flat; all pictures as channels of one, whose pixels lie together, is quicker."""
+    """Each picture averaged down into equal parts, flat; to treat all pictures as channels of one is quicker."""
     as_one = x.reshape(1, -1, *x.shape[2:]).contiguous(memory_format=torch.channels_last)
     return adaptive_avg_pool2d(as_one, side).reshape(len(x), -1)
 
@@ -121,7 +121,7 @@ def strokes(slopes: Slopes) -> Tensor:
     angle = torch.atan2(slopes.down, slopes.across).mul_(DIRECTIONS / torch.pi)
     lower = angle.floor()
     for_upper = length * angle.sub_(lower)
-    # 32-bit numbers and a power of two: the processor's own vectors do these, not a division for each pixel
+    # 32-bit numbers and a power of two: vector instructions do these, without a division for each pixel
     direction = lower.to(torch.int32).bitwise_and_(DIRECTIONS - 1)
     cell = cells(height)[:, None] * CELLS + cells(width)
     first = torch.arange(count, dtype=torch.int32)[:, None, None, None] * (DIRECTIONS * CELLS**2) + cell

@@ -28,7 +28,7 @@ def urns_by_size(counts: Integers, m: int) -> Integers:
 
 
 def urns_by_similarity(counts: Integers, updates: Array, m: int, rng: np.random.Generator) -> Integers:
-    """Algorithm 2: clients whose last updates point alike share an urn.
+    """Algorithm 2: clients whose last updates point in similar directions share an urn.
 
     Ward's tree on the rows of the matrix of angles between updates (0 where there is no update yet) is cut where a
     group would hold more than 1/m of the data. The m heaviest groups get an urn each; the clients of the others, from
@@ -75,7 +75,7 @@ def light_groups(mass: Integers, distance: Array, room: int) -> list[list[int]]:
 
 
 def _pour(urns: Integers, mass: Integers, order: Iterable[int], room: int) -> None:
-    """Puts the clients' mass into what room the urns have, urn after urn."""
+    """Pours the clients' mass into the room that the urns have, urn after urn."""
     urn = 0
     for client in order:
         left = int(mass[client])
@@ -99,7 +99,7 @@ def sketch(vector: Tensor, seed: int) -> Array:
 
 
 def count_sketch(vector: Array, size: int, rng: np.random.Generator) -> Array:
-    """The vector folded to `size` numbers: each of its own goes with a random sign to a random place."""
+    """The vector folded to `size` numbers: each of its numbers goes with a random sign to a random place."""
     places, signs = rng.integers(size, size=len(vector)), rng.integers(2, size=len(vector)) * 2 - 1
     return np.asarray(np.bincount(places, weights=signs * vector, minlength=size), np.float64)
 

@@ -22,7 +22,7 @@ def sample_clusters(
     *,
     quota: Quota = "equal",
 ) -> list[int]:
-    """Draws `count` clients (or all, if fewer): a quota from each cluster, the rest uniformly from who is left.
+    """Draws `count` clients (or all, if fewer): a quota from each cluster, the rest uniformly from those left.
 
     With m clusters the quota is max(floor(count / m), 1), or all of a smaller cluster. With more clusters than places,
     those that were visited longest ago get one place each, ties at random: `last_visit` says in which round. The
@@ -47,7 +47,7 @@ def sample_clusters(
 
 @part("select", "every-cluster", needs=(KNOWN_GROUPS,), gives=(VISITS,), shows=NOTHING)
 class EveryCluster(PerRound):
-    """CFIC's sampling: so many of the reachable clients, as evenly from the groups as they allow.
+    """CFIC's sampling: `per_round` reachable clients, drawn from the groups as evenly as these allow.
 
     Uniformly while no group is known.
     """

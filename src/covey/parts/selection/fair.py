@@ -22,7 +22,7 @@ from covey.parts.selection.haccs import device_losses, members_of, with_singles
 from covey.parts.selection.plain import drawn_clients
 from covey.settings import UpTo100
 
-POOL = 5000  # devices that are looked at: in a larger fleet, so many of them, others in each round
+POOL = 5000  # devices that are looked at: in a larger fleet a sample of this many, a new one in each round
 LAST_CHOSEN: Key[dict[int, int]] = Key("last chosen")  # client -> round
 
 
@@ -85,7 +85,7 @@ def pool(now: Round) -> Sequence[int]:
 
 
 def cluster_worth(clusters: Sequence[Integers], loss: Array, power: float) -> Array:
-    """W_c = n_c loss_c^p: large clusters and those learnt badly count more."""
+    """W_c = n_c loss_c^p: large clusters and those learned badly count more."""
     sizes = np.array([float(len(members)) for members in clusters])
     return np.asarray(sizes * np.maximum(loss, 1e-12) ** power)
 
@@ -149,8 +149,8 @@ class RoundPlaces:
     """The places of a round: of the devices that have entered, the `count` most worthy.
 
     The (m + 1)-th device d of cluster c is worth W_c age_c / (2m + 1) + rotation W_c age_d / n_c: the first of a
-    cluster brings its kind of data (age_c: rounds since any of it worked), each further one less, and any device
-    its own (age_d). Divisors 1, 3, 5, ... share the places out in proportion to the clusters' worth (Sainte-Lague).
+    cluster brings its kind of data (age_c: rounds since any of it worked), each further one less, and any device its
+    own (age_d). Divisors 1, 3, 5, ... divide the places in proportion to the clusters' worth (Sainte-Lague).
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""What a scheduler can know of its devices' losses, and what knowing it costs."""
+"""What a scheduler can know about its devices' losses, and what it costs to know it."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
@@ -29,7 +29,7 @@ class ByLosses(PerRound):
 
     @property
     def needs(self) -> Facts:
-        """Only losses that come with the replies have to be kept by somebody."""
+        """Only losses that come with the replies have to be kept by another part."""
         return (*self.anyway, LOSSES) if self.losses == "reported" else self.anyway
 
     def privately(self, budget: Budget) -> Self:  # noqa: ARG002

@@ -28,8 +28,8 @@ class ByCluster(ByLosses):
         rho: published: weight of latency against loss.
         speed: published: a cluster's latency is the mean of its devices' (eq. 6), or the fastest one's.
         squared: published: whether losses are squared first, as in the authors' code.
-        draws: published: weighted draws clusters by chance; quasi first gives each its whole share of places.
-        inside: published: of a cluster the fastest device works, or one sampled.
+        draws: published: weighted draws clusters at random; quasi first gives each its whole share of places.
+        inside: published: in a cluster the fastest device works, or a sampled one.
     """
 
     rho: Share = 0.5

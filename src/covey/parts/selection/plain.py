@@ -11,20 +11,20 @@ from covey.settings import Chance, Count
 
 @dataclass(frozen=True, kw_only=True)
 class PerRound:
-    """A selection of so many clients."""
+    """A selection of `per_round` clients."""
 
     per_round: Count = 10
 
 
 def drawn_clients(ids: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
-    """So many of the clients (or all, if fewer), uniformly without replacement, in the order they stand in."""
+    """`count` of the clients (or all, if fewer), uniformly without replacement, in the order they stand in."""
     places = rng.choice(len(ids), min(count, len(ids)), replace=False)
     return [ids[place] for place in np.sort(places).tolist()]
 
 
 @part("select", "uniform", shows=NOTHING)
 class Uniform(PerRound):
-    """So many of the reachable clients, uniformly without replacement."""
+    """`per_round` of the reachable clients, uniformly without replacement."""
 
     def __call__(self, now: Round) -> list[int]:
         return drawn_clients(now.here, self.per_round, now.stream("select"))
@@ -32,7 +32,7 @@ class Uniform(PerRound):
 
 @part("select", "poisson", shows=NOTHING)
 class Poisson:
-    """Every reachable client by itself, with one probability: how many work is left to chance, and may be nobody.
+    """Every reachable client by itself, with one probability: how many work is left to chance, and may be none.
 
     The sampling that amplifies differential privacy most (`[private]`).
     """

@@ -39,10 +39,10 @@ def share_at_home(client: Client, train: Train, updates: int, row: Tensor) -> fl
 def score(client: Client, row: Tensor, judging: View) -> tuple[float, float]:
     """The main metric and the loss of a model, means over samples.
 
-    Of classes the loss is the Brier score, and a sample costs at most what it costs to rule its label out and to know
-    nothing else, C / (C - 1) of C classes (of two that is no bound). By the log loss a few samples of which a model is
-    wrongly sure decide against what is right for all others; without the bound wrong labels speak for a model that is
-    sure of nothing.
+    For classes the loss is the Brier score, and a sample costs at most what it costs to rule its label out and to know
+    nothing else, C / (C - 1) for C classes (for two that is no bound). By the log loss a few samples of which a model
+    is wrongly sure would outweigh all others; without the bound, wrong labels would favour a model that is sure of
+    nothing.
     """
     objective = client.bench.objective
     x, y = judging.tensors()

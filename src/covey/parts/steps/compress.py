@@ -141,7 +141,7 @@ def unpacked_update(packed: Any, how: How, size: int) -> Tensor:
     else:
         levels = np.asarray(packed["levels"], np.float32)
         if levels.shape != (size,):
-            raise ValueError("it has not as many levels as the row has numbers")
+            raise ValueError("it does not have as many levels as the row has numbers")
         found[:] = packed["low"] + levels / 255 * (packed["high"] - packed["low"])
     return torch.from_numpy(found)
 
@@ -149,5 +149,5 @@ def unpacked_update(packed: Any, how: How, size: int) -> Tensor:
 def mask_places(seed: int, size: int, count: int) -> np.ndarray:
     """The places that a seed stands for."""
     if not 0 < count <= size:
-        raise ValueError("it has not as many numbers as its mask")
+        raise ValueError("it does not have as many numbers as its mask")
     return np.sort(np.random.default_rng(seed).choice(size, count, replace=False))

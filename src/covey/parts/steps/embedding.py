@@ -69,7 +69,7 @@ def respond(bits: Bits, table: Bits) -> Bits:
 
 
 def packed_means(bits: Bits) -> Bits:
-    """Eight bits a byte, zeros at the end."""
+    """Eight bits per byte, zeros at the end."""
     return np.packbits(bits.reshape(-1))
 
 
@@ -89,8 +89,8 @@ class Spending:
 
     bit: of one answer. sample: of all answers that one sample can change when it is added or removed, which are
     those of its class ("class" normalisation) or all ("global"). client: of the whole vector. Answers are
-    memoised, so that a client that is asked again and again (`again`) gives at most two different answers a
-    bit, one for each value: twice as much, however often.
+    memoised, so that a client that is asked again and again (`again`) gives at most two different answers per bit, one
+    for each value: twice as much, however often.
     """
 
     flip: float
@@ -184,7 +184,7 @@ class Embed(Step):
         """A real device's answers to this very question: the same in every round, run and session, and paid for once.
 
         Another encoder is another question with a table of its own: with one table for all, a server that knows the
-        bits of an encoder it made up would read the table, and with that the bits of all others.
+        bits of an encoder it made up could read the table, and with it the bits of all others.
         """
         encoder = hashlib.sha256(task.models[0].numpy().tobytes()).hexdigest()
         question = f"embedding {self.autoencoder} {self.normalise} {spent.flip!r} {shape} {encoder}"
@@ -208,7 +208,7 @@ def answers_of_bytes(shape: tuple[int, ...], probability: float, random: bytes) 
 
 
 def opendp_answers(shape: tuple[int, ...], probability: float) -> Bits:
-    """The same as `answers` from OpenDP's randomised response, 0.2 ms a bit."""
+    """The same as `answers` from OpenDP's randomised response, 0.2 ms per bit."""
     respond_to = opendp_library().m.make_randomized_response_bool(prob=1 - probability)
     said = [[respond_to(truth) for _ in range(math.prod(shape))] for truth in (False, True)]
     return np.array(said, np.uint8).reshape(2, *shape)

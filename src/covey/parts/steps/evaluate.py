@@ -141,7 +141,7 @@ def no_scores(stats: Mapping[str, Any]) -> str:
 
 
 def outputs_of(client: Client, row: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """What the row makes of `x`, and what it should have made."""
+    """The model's outputs for `x`, and the targets."""
     if not len(y):
         return torch.zeros(0), y
     return client.bench.forward(row, x), client.bench.objective.target(x, y)

@@ -25,9 +25,9 @@ def gaussian(values: Tensor, scale: float, rng: np.random.Generator | None) -> T
 
 
 def system_gaussian(count: int, scale: float) -> np.ndarray:
-    """So many Gaussian numbers of the system's randomness, fast enough for every step of a training.
+    """`count` Gaussian numbers from the system's randomness, fast enough for every step of training.
 
-    Four are added up, as in Opacus' secure mode, so that the last bits of the sum do not tell which they were (Holohan
+    Four are added up, as in Opacus' secure mode, so that the last bits of the sum do not reveal them (Holohan
     and Braghin, 2021).
     """
     return scale * gaussian_of_bytes(os.urandom(32 * count))

@@ -1,4 +1,4 @@
-"""Local training that also tells, free of charge, whether training on the client's own data helped the client."""
+"""Local training that also tells, at no cost, whether training on the client's own data helped the client."""
 
 from dataclasses import replace
 from typing import ClassVar

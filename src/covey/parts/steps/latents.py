@@ -1,4 +1,4 @@
-"""What a model makes of a sample before its last layer."""
+"""A model's representation of a sample, before its last layer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def last_layer(model: nn.Module) -> nn.Linear:
 
 @contextmanager
 def watched(model: nn.Module, seen: dict[str, Tensor]) -> Iterator[None]:
-    """While it lasts, `seen["z"]` is what the last layer was last given, a vector per sample."""
+    """In this block, `seen["z"]` is the latest input of the last layer, a vector per sample."""
     handle = last_layer(model).register_forward_pre_hook(lambda _, given: seen.update(z=given[0].flatten(1)))
     try:
         yield

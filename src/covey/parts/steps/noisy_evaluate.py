@@ -1,4 +1,4 @@
-"""How good a model is on a client's test data, under noise: how many of how many it gets right, both noisy."""
+"""How good a model is on a client's test data, under noise: how many it gets right of how many, both noisy."""
 
 from typing import ClassVar
 

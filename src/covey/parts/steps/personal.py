@@ -16,7 +16,7 @@ from covey.training.bench import Fit
 
 def fit_near(train: Train, client: Client, own: Tensor, common: Tensor, pull: float) -> Fit:
     """Trains `own`, a model v, on F_k(v) + (pull / 2) ||v - common||^2."""
-    # The step's pull is towards where it starts: what is missing to the common model is a constant gradient.
+    # The step's pull is towards where it starts: the difference to the common model is a constant gradient.
     rest = pull * (own - common)[: client.bench.layout.trainable]
     return local_fit(replace(train, prox=pull), client, own, linear=rest)
 
@@ -28,7 +28,7 @@ class DittoTrain(AroundTraining):
     w is the model as it was received, v starts from it. v never leaves the client, and is what it uses.
 
     Args:
-        pull: how strongly the own model is held to the common one (the paper's lambda); 0: each for itself.
+        pull: how strongly the own model is held to the common one (the paper's lambda); 0: not at all.
     """
 
     pull: NotNegative = 0.1
@@ -47,7 +47,7 @@ class DittoTrain(AroundTraining):
 
 @step(kind="evaluate.own")
 class EvaluateOwn(Evaluate):
-    """Like `Evaluate`, of the client's own model; who has none yet uses the one that was sent."""
+    """Like `Evaluate`, of the client's own model; a client without one uses the one that was sent."""
 
     one_pass: ClassVar[bool] = False
 

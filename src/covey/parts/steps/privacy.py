@@ -133,7 +133,7 @@ def _opendp_laplace(scale: float, sensitivity: float, epsilon: float) -> Any:
 
 
 def randomised(value: int, choices: int, epsilon: float, rng: np.random.Generator | None) -> int:
-    """Randomised response over so many choices: the truth with probability e^epsilon / (e^epsilon + choices - 1).
+    """Randomised response over `choices` choices: the truth with probability e^epsilon / (e^epsilon + choices - 1).
 
     Without a generator the lie is OpenDP's, from a secure source.
     """

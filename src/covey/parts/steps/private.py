@@ -18,7 +18,7 @@ from covey.training.rows import Layout
 
 @step(kind="train.quiet")
 class Quiet(AroundStep):
-    """The step, of whose reply only the row is sent: everybody counts as one, and nobody's loss is told."""
+    """A step whose reply holds the row alone: everybody counts as one, and nobody's loss is told."""
 
     def __call__(self, client: Client, task: Task) -> Reply:
         reply = self.step(client, task)
@@ -50,7 +50,7 @@ class Noised(Quiet):
         return Loss(what="updates", mechanism="local", noise=self.noise)
 
     def planned(self, samples: int, rounds: int) -> Told:  # noqa: ARG002
-        """What a client would tell that trains in so many rounds."""
+        """What a client that trains in that many rounds would tell."""
         return {self.loss: rounds}
 
     def __call__(self, client: Client, task: Task) -> Reply:
@@ -70,10 +70,10 @@ class Noised(Quiet):
 
 
 def unmoved(client: Client, task: Task, error: Exception) -> Reply:
-    """The reply of a client whose work failed where nobody may hear of it: no update, for the noise to hide.
+    """The reply of a client whose work failed where nobody may learn of it: no update, hidden by the noise.
 
-    Whether work fails can depend on a single sample, and a server can see to it that it does. Anywhere else, and where
-    time was up or something is against the rules, it is the error.
+    Whether work fails can depend on a single sample, and a server can see to it that it does. Elsewhere, and where time
+    was up or a rule was broken, the error is raised.
     """
     unsaid = None if client.account is None else client.account.unsaid
     if unsaid is None or isinstance(error, Refused) or not len(task.models):
@@ -91,7 +91,7 @@ def stays_at_home(step: Step, layout: Layout) -> Tensor | None:
 
 
 def clipped(update: Tensor, clip: float) -> Tensor:
-    """The update in float64, shortened to the clip length; one that is not finite is none: no noise would hide it."""
+    """The update in float64, shortened to the clip length; one that is not finite becomes 0: no noise would hide it."""
     found = length(update)
     if not math.isfinite(found):
         return torch.zeros_like(update, dtype=torch.float64)

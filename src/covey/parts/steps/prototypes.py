@@ -34,7 +34,7 @@ def prototypes(bench: TorchBench, row: Tensor, x: Tensor, y: Tensor, classes: in
 def towards(bench: TorchBench, common: Tensor | None, pull: float) -> Callable[[Tensor], LossFunction] | None:
     """The objective's loss + pull times the mean squared distance of representations to their class's prototype.
 
-    A sample of a class that nobody has told of yet has none.
+    A class that no client has told of yet has no prototype, and its samples no such term.
     """
     if common is None or not pull:
         return None
@@ -68,7 +68,7 @@ def keep_prototypes(now: Round) -> None:
 
 
 def common_prototypes(now: Round) -> dict[str, Tensor]:
-    """What a task says of them, once there are any."""
+    """The prototypes in a task, once there are any."""
     return {"prototypes": PROTOTYPES.of(now.memory)} if PROTOTYPES.name in now.memory else {}
 
 

@@ -1,4 +1,4 @@
-"""By what inputs are standardised where nobody sees all data: clients tell sums of theirs, with noise if wanted."""
+"""Mean and deviation to standardise inputs by where nobody sees all data: clients tell sums, with noise if wanted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import raw_features, tell
 
 SUMMING_SHARE = 0.01  # adding a sample up costs about a hundredth of training on it
-NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by nothing
+NARROWEST = 1e-6  # a channel that is the same everywhere is not divided by zero
 
 
 @step(kind="query.scale", passes=SUMMING_SHARE)
@@ -67,7 +67,7 @@ class TellScale(Step):
 
 
 def told_scale(step: TellScale, replies: Sequence[Reply], kind: str) -> Scale | None:
-    """Mean and standard deviation of each channel over all that was told; None where that is nothing.
+    """Mean and standard deviation of each channel over all that was told; None where nothing was.
 
     Noise can make a variance negative: such a channel, or one without any width, counts as NARROWEST wide if sums are
     exact, and else as wide as the whole range, so that nothing is blown up.

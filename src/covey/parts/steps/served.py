@@ -1,4 +1,4 @@
-"""What a client uses: one row, whatever the method. Evaluation scores it, and a model that is taken home is it."""
+"""What a client uses: one row, whatever the method. Evaluation scores it, and it is the model that is taken home."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self

@@ -17,5 +17,5 @@ class Size(Step):
 
 
 def sizes(now: Round, ids: Iterable[int]) -> dict[int, int]:
-    """The sizes of all clients known so far; those of `ids` that are not are asked, and remembered."""
+    """The sizes of all clients known so far; unknown ones of `ids` are asked, and remembered."""
     return ask_once(now, SIZES, answers(now, Size(), lambda reply: reply.size), ids).known

@@ -88,11 +88,11 @@ class LocalBatches:
 
 
 def pairs(order: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Two batches at a time; the last one with itself where it is alone."""
+    """Two batches at a time; a last single one is paired with itself."""
     for first in range(0, len(order), 2):
         yield order[first], order[min(first + 1, len(order) - 1)]
 
 
 def is_finite(*rows: Tensor) -> bool:
-    """Whether a client may keep these: what broke is refused by the server and must not be remembered."""
+    """Whether a client may keep these: a broken row is refused by the server and must not be remembered."""
     return all(bool(torch.isfinite(row).all()) for row in rows)

@@ -28,7 +28,7 @@ class LabelSummary(Step):
 
     labels: size of the label space; None takes the data set's classes. Asked with `tolerance`, a client answers
     with a summary only if its data moved by more than that (total variation) since its last one; a real device
-    with noise always answers, because whether exact counts moved would be told for nothing.
+    with noise always answers, because silence would tell, unpaid for, that exact counts did not move.
     """
 
     privacy: Privacy = Privacy()
@@ -169,7 +169,7 @@ def label_space(client: Client, labels: int | None, bins: int = 1) -> int:
     space = len(client.train.dataset.classes) if labels is None else labels
     if client.live and space < len(
         client.train.dataset.classes
-    ):  # a mistake would name a label that is there
+    ):  # an error message would name a label that is there
         raise Refused(f"a summary of {space} labels is asked for; this site's data have more classes")
     if space * bins > MOST_NUMBERS:
         raise UserError(
@@ -242,7 +242,7 @@ def feature_counts(
 
 
 def bin_of(values: NDArray[np.floating], bins: int, low: float, high: float) -> NDArray[np.int64]:
-    """The bin of each value; of what is no number the first: to fail over it would tell that it is there."""
+    """The bin of each value; the first for NaN: an error would tell that there is one."""
     with np.errstate(over="ignore", invalid="ignore"):
         place = np.floor((values - low) * (bins / (high - low)))
     there = np.nan_to_num(place, nan=0.0, posinf=bins, neginf=0.0).clip(0, bins - 1)

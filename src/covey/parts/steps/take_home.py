@@ -37,7 +37,7 @@ class TakeHome(Step):
 
 
 def sent_home(method: Method, state: State, fleet: Fleet) -> list[Reply]:
-    """Sends every site of the last round what serves it; who answers has its model."""
+    """Sends every site of the last round what serves it; a site that answers has its model."""
     tasks = served(method, state, fleet, list(fleet.members()))
     step = TakeHome(serving=Serving.of(method))
     return fleet.ask(step, tasks, measure=True) if tasks else []

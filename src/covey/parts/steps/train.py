@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # A round of very few batches learns next to nothing, and many epochs on few samples only fit these: measured with the
 # default model of every data set (docs/evidence/stored.md).
 USUAL_BATCHES, MOST_EPOCHS = 50, 5
-MOST_DECAY = 0.005  # more holds models of small clients back: half a point on 60 digits a client with 0.017
-FOLDS_OF_UNITS = 1000  # how finely a share of all units is told
+MOST_DECAY = 0.005  # more holds models of small clients back: half a point on 60 digits per client with 0.017
+FOLDS_OF_UNITS = 1000  # how finely a share of all units is reported
 
 
 @register("step")
@@ -54,7 +54,7 @@ class Train(Step):
 
     Args:
         epochs: over the local data; none: as many as make about 50 batches, from 1 to 5.
-        batch: samples of a batch.
+        batch: samples per batch.
         batches: the most batches of a round; none is all of the epochs.
         optimiser: sgd, adam, or your own such as torch.optim:AdamW; a table with its name and settings.
         lr: learning rate.
@@ -68,11 +68,11 @@ class Train(Step):
         keep_momentum: whether the momentum is carried from one round to the next.
         drop_last: whether a last, smaller batch is left out.
         schedule: decay (by `lr_decay` in each round) or cosine (over `schedule_rounds` rounds).
-        schedule_rounds: after so many rounds a cosine has come to `lr_floor`.
+        schedule_rounds: after this many rounds a cosine has come down to `lr_floor`.
         warmup: rounds in which the learning rate rises to lr, evenly.
         accumulate: batches whose gradients make one step together, as one large batch would.
         precision: float32, or bfloat16: layers compute in bfloat16; weights, losses and steps stay in float32.
-        seconds: after so long on its device a client stops and sends what it has, at least one batch; none: never. A
+        seconds: after this long on its device a client stops and sends what it has, at least one batch; none: never. A
             real site goes by its clock, and that run does not repeat bit by bit.
 
     Examples:
@@ -151,7 +151,7 @@ class Train(Step):
 
     def expects(self, known: Known) -> dict[str, Stat]:
         """The mean loss over the batches, and how many there were."""
-        # of a validation part nobody else knows the size, where rows belong together
+        # nobody else knows the size of a validation part where rows belong together
         kept = 1 if self.holdout else known.train
         most = self.epochs_for(kept) * math.ceil(known.train / self.batch)
         most = most if self.batches is None else min(most, self.batches)
@@ -266,7 +266,7 @@ def split(client: Client, holdout: float) -> tuple[View, View]:
 def best_row(client: Client, task: Task) -> tuple[int, Tensor]:
     """The row to work on, and its slot: of several, the one with the lowest loss on the client's training data.
 
-    The task's `choose_on` limits them to so many samples, drawn anew in every round.
+    The task's `choose_on` limits them to that many samples, drawn anew in every round.
     """
     if len(task.models) == 1:
         return task.slots[0], with_own_buffers(client, task.models[0])

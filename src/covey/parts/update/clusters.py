@@ -149,8 +149,8 @@ class AdaptiveCorrection(AlongDirections):
 
     No correction is longer than the present updates would ever make it: ||h|| <= beta ||average update|| / (1 - alpha).
     Where clients have nothing left to learn, momentum of their past must not carry the model on. `agreed`: beta is
-    multiplied by how little sure it is that the clusters are at odds (see `trust_in`): where they are, each fits its
-    own samples, and that is not to be hastened.
+    multiplied by how uncertain it is that the clusters are at odds (see `trust_in`): where they are, each fits its own
+    samples, and that should not be sped up.
     """
 
     agreed: bool = False
@@ -214,7 +214,7 @@ class Corrected:
         return cluster_directions(self.old, self.replies, now.groups if by_group else {})
 
     def stretch(self, now: Round, rows: Tensor, directions: Directions) -> float:
-        """By what u has to be multiplied to be as long as the round's average update."""
+        """The factor that makes u as long as the round's average update."""
         size = len(self.old)
         update = rows[self.rows, :size].double() - now.models[self.rows, :size].double()
         return float(update.mean(0).norm()) / max(directions.length, STANDSTILL)

@@ -1,7 +1,7 @@
 """Server optimisers: the round's average update is a gradient that the server takes a step along (Reddi et al., 2021).
 
 FedAvgM (Hsu et al., 2019) takes it with momentum, FedAdam, FedYogi and FedAdagrad with a rate of its own for every
-parameter. Every model of the bank has its own optimiser; one that nobody worked on stays, and what is remembered of it.
+parameter. Every model of the bank has its own optimiser; one that nobody worked on stays, and so do its moments.
 """
 
 from typing import Literal

@@ -55,7 +55,7 @@ class Live:
         self.reports: dict[tuple[str, ...], tuple[Any, str]] = {}
 
     async def look(self) -> None:
-        """Looks again and again, and tells what changed."""
+        """Looks repeatedly, and tells what changed."""
         while True:
             with contextlib.suppress(OSError):
                 changed, gone = await asyncio.to_thread(self.folder.refresh, AT_ONCE)
@@ -73,7 +73,7 @@ class Live:
             message = {"runs": [row_of(run, settings, metrics) for run in changed]}
         text = strict_json(message)
         for queue in self.listening:
-            if queue.full():  # who does not listen gets the whole table when he does, and holds up nobody
+            if queue.full():  # a listener that falls behind gets the whole table later, and holds up nobody
                 while not queue.empty():
                     queue.get_nowait()
                 queue.put_nowait(strict_json({"all": self.table}))

@@ -53,9 +53,9 @@ class RunsFolder:
         self.more = True  # whether something is left to read
 
     def refresh(self, seconds: float = math.inf) -> tuple[list[WatchedRun], list[str]]:
-        """Looks at all runs; those that are new or changed, and the names of those that are gone.
+        """Looks at all runs; gives those that are new or changed, and the names of those that are gone.
 
-        What there is to read for the first time and takes longer than so many seconds waits for the next call.
+        What is read for the first time and would take longer than `seconds` in all waits for the next call.
         """
         found = dict(run_folders(self.root))
         gone = [name for name in self.runs if name not in found]

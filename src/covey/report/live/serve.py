@@ -18,7 +18,7 @@ PER_ADDRESS = 64  # connections of one address
 
 
 class Hurried(H11Protocol):  # type: ignore[misc]
-    """HTTP that waits for nobody: who begins a request and does not end it would hold its connection for ever."""
+    """HTTP with time limits: a client that begins a request and does not end it would hold its connection for ever."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)

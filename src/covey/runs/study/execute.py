@@ -36,7 +36,7 @@ def execute(
     processes: int | None = None,
     page: bool = True,
 ) -> Study:
-    """Makes what is not made yet, side by side as far as memory and cores allow, and writes the page of all."""
+    """Runs what has not been run yet, side by side as far as memory and cores allow, and writes the page of all."""
     keep_plan(plan, folder)
     with folder_lock(folder, taken(folder)):
         keep_plan(plan, folder)  # another study may have come first
@@ -116,7 +116,7 @@ def one_by_one(jobs: list[StudyJob], show: Many, ended: Callable[[StudyJob, JobO
             outcome = JobOutcome(last=run.summary.plain()["last"])
         except Interrupted:
             raise
-        except Exception as error:  # the others are worth having, whatever one of them does
+        except Exception as error:  # the other runs are worth having even if one fails
             outcome = JobOutcome(failed=in_one_sentence(error))
         show.done(job.title, outcome.failed)
         ended(job, outcome)

@@ -53,7 +53,7 @@ def run_jobs(
     ended: Ended,
     extra: JobExtras = lambda _: {},
 ) -> None:
-    """Makes all runs, `processes` at a time; the next is taken from `jobs` only when a process is free for it.
+    """Performs all runs, `processes` at a time; the next is taken from `jobs` only when a process is free for it.
 
     Ctrl-C lets every run write its checkpoint, and is raised again.
     """
@@ -106,7 +106,7 @@ def run_jobs(
 
 
 class _Lookahead:
-    """An iterator that knows whether there is more, without taking it before somebody wants it."""
+    """An iterator that knows whether there is more, without taking it before it is wanted."""
 
     def __init__(self, jobs: Iterator[StudyJob]) -> None:
         self.jobs, self.next = jobs, None

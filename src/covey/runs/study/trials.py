@@ -58,7 +58,7 @@ def open_study(
 
 @contextlib.contextmanager
 def database(folder: Path) -> Iterator[None]:
-    """Says in one sentence that the trials' database is damaged, full or somebody else's."""
+    """Says in one sentence that the trials' database is damaged, full or of another program."""
     package = optuna()
     from sqlalchemy.exc import DatabaseError
 
@@ -82,7 +82,7 @@ def put_back(study: Any) -> None:
 
 
 def decided(study: Any) -> int:
-    """Trials that came to an end, complete or pruned, or failed on their way; what was refused is no trial."""
+    """Trials that came to an end, complete or pruned, or failed on their way; refused combinations are no trials."""
     states = optuna().trial.TrialState
     done = study.get_trials(states=(states.COMPLETE, states.PRUNED), deepcopy=False)
     failed = [t for t in study.get_trials(states=(states.FAIL,), deepcopy=False) if "why" in t.user_attrs]

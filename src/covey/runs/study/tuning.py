@@ -73,7 +73,7 @@ class Tuning:
 
 @dataclass(kw_only=True)
 class Tuned:
-    """What came of one method: the best trial, its configuration, the importances, and the numbers on test data."""
+    """The result of one method: the best trial, its configuration, the importances, and the numbers on test data."""
 
     method: str
     best: Config
@@ -177,7 +177,7 @@ def all_trials(
 
 @dataclass(kw_only=True)
 class Trials:
-    """The next trial of whoever has had the fewest; there may be more after the last, when that one was refused."""
+    """The next trial of the method that has had the fewest; more may follow the last, if that one was refused."""
 
     races: Sequence[Race]
     each: int

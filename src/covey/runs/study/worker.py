@@ -1,4 +1,4 @@
-"""A process that makes runs of a study one after another: it is told which on its input, and tells how they go.
+"""A process that performs runs of a study one after another: it is told which on its input, and tells how they go.
 
 Both ways are lines of JSON. When its input ends, the study's process is gone, and so this one ends, too: whatever it
 was doing continues from its last checkpoint when the study does.
@@ -27,7 +27,7 @@ TellParent = Callable[[dict[str, Any]], None]
 
 def main() -> None:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what somebody's own code prints is no message
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of the user's own code is no message
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the study runs in the background
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin, jobs), daemon=True).start()

@@ -1,4 +1,4 @@
-"""A finished run told to a tracker after the fact, from its folder."""
+"""A finished run logged to a tracker afterwards, from its folder."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from covey.settings.own_code import one_sentence
 
 
 def told_after(folder: Path, name: str, settings: Mapping[str, Any]) -> None:
-    """Everything that a tracker would have been told while the run is under way."""
+    """Logs everything that the tracker would have been told during the run."""
     view = read_run(folder)
     with one_sentence(f"tracker {name!r}"):
         tracker = TRACKERS.find(name)(**settings)

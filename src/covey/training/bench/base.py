@@ -26,7 +26,7 @@ LossFunction = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 def one_thread() -> Iterator[None]:
     """One torch thread: sums come out in the same order whatever the machine, and small models run no slower.
 
-    A second one would spin between short operations and take the time of whoever else works on the machine.
+    A second one would spin between short operations and take time from whatever else runs on the machine.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from covey.errors import UserError, importing
 from covey.training.objective import Objective, mixes_samples
 
-TINY = 1e-6  # added to every length, as Opacus does: a gradient of none is not divided by
+TINY = 1e-6  # added to every length, as Opacus does, so that nothing is divided by 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clipping:
     """v <- v - lr (sum over the batch of min(1, C / ||g_i||) g_i + noise) / expected.
 
-    clip: C, the longest gradient of a sample. expected: samples in a batch that chance draws. noise: makes what is
+    clip: C, the longest gradient of a sample. expected: expected number of samples in a batch. noise: makes what is
     added to the sum of a batch, one number per trainable parameter. seed: of dropout.
     """
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RANDOM_OR_STATEFUL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RNNBase)
 ON_A_PROCESSOR = 1000  # megabytes of a chunk
-ROWS = 8  # of each client: weights, start, velocity, gradient, and what is made of them in a step
+ROWS = 8  # of each client: weights, start, velocity, gradient, and what a step makes of them
 KEPT = 3  # of each activation: itself, its gradient, and what the next layer makes of it
 
 Data = Sequence[tuple[Tensor, Tensor]]

@@ -21,7 +21,7 @@ from covey.training.frozen import copy_sharing, frozen_norms, is_frozen_buffer
 from covey.training.objective import Objective, mixes_samples
 from covey.training.rows import BufferPolicy, Layout, activations, flatten
 
-# Samples a forward pass: at most 1000, and fewer where a model's activations would take more than this many bytes.
+# Samples per forward pass: at most 1000, and fewer where a model's activations would take more than this many bytes.
 # It depends on the model only, so that results do not depend on who else is evaluated.
 FORWARD_SAMPLES = 1000
 FORWARD_BYTES = 64_000_000
@@ -86,7 +86,7 @@ class TorchBench:
         self.why = why
         self.stacking = stacking or Stacking()
         self.gradients: Gradients | None = None  # of a cohort, made when one is first trained
-        self.at_a_time: int | None = None  # samples a forward pass, found out with the first one
+        self.at_a_time: int | None = None  # samples per forward pass, found out with the first one
         self.memory_format = torch.contiguous_format  # of pictures in a forward pass, found out as well
         self.clipped: tuple[TorchBench, ClippedSums] | None = None  # made when it is first asked for
         self.flat, self.gradient = flatten(self.model)

@@ -1,7 +1,7 @@
 """Threads that take turns at Python: one holds the turn while it works, and lends it while compiled code runs.
 
 Python lets one thread run at a time, and every operation on an array gives another one the chance. Where operations are
-short, two threads then wake each other hundreds of times a round, which costs more than either gains.
+short, two threads then wake each other hundreds of times per round, which costs more than either gains.
 """
 
 import threading

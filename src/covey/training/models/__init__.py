@@ -112,8 +112,8 @@ def within_memory(name: str, make: Callable[[], nn.Module]) -> nn.Module:
 
 
 class _Bounded(TorchFunctionMode):
-    """No more than so many values are made. Every model is built under it; to count each without memory takes a second
-    of imports."""
+    """Bounds the values that are made. Every model is built under it; to count each without memory takes a second of
+    imports."""
 
     def __init__(self, values: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Networks for sequences of tokens or of measurements: an LSTM, a TCN, a decoder-only transformer.
 
-What stands at a place is told by what came before it, never by what follows: padding at the end changes nothing.
+The output at a place depends on what came before it, never on what follows: padding at the end changes nothing.
 """
 
 from typing import Annotated
@@ -98,7 +98,7 @@ def sequence(
 
 
 class LongShort(nn.Module):
-    """An LSTM (Hochreiter and Schmidhuber, 1997) that gives what it knows at every place, and nothing else."""
+    """An LSTM (Hochreiter and Schmidhuber, 1997) that gives its hidden state at every place, and nothing else."""
 
     def __init__(self, width: int, hidden: int, depth: int) -> None:
         super().__init__()
@@ -122,8 +122,8 @@ def lstm(
     """An LSTM; LEAF's for Shakespeare: 8 numbers per letter, two layers of 100 (128,833 parameters for 37 tokens).
 
     Args:
-        vocabulary: tokens that go in where texts are classified; 0: what goes in is what comes out, and the network
-            answers at every place which token is next.
+        vocabulary: number of tokens where texts are classified; 0: inputs and outputs have the same tokens, and the
+            network says at every place which token is next.
         width: numbers of a token.
         hidden: of a layer.
         depth: layers.

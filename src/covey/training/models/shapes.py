@@ -1,4 +1,4 @@
-"""What a network may ask of its input: a picture that is large enough, and its size after some layers."""
+"""What a network needs of its input: a picture that is large enough, and its size after some layers."""
 
 from collections.abc import Sequence
 from itertools import pairwise

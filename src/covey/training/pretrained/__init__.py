@@ -22,10 +22,10 @@ ENCODER = OneOrNone(ENCODERS)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Encoder:
-    """A network that nobody trains, with what it wants its pictures to be.
+    """A frozen network, with the form in which it takes pictures.
 
     network: takes (N, C, side, side) and gives (N, features). side: to which pictures are resized; none: as they are.
-    channels: grey pictures are repeated to so many. mean, std: by which pixels of 0 to 1 are standardised, one number
+    channels: to which grey pictures are repeated. mean, std: by which pixels of 0 to 1 are standardised, one number
     or one for each channel. mark: of a network whose numbers are in a file of its own, that file's SHA-256.
     """
 
@@ -48,7 +48,7 @@ class Encoder:
         return f"{(self.mark or self.frozen.digest)[:32]}-{treated}"
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The features of pictures with pixels of 0 to 1, one after another: nobody's depend on who else is there."""
+        """The features of pictures with pixels of 0 to 1, one after another, so that none depend on the others."""
         self.network.eval()
         with torch.no_grad():
             return torch.cat([self.network(self.prepared(one[None])).flatten(1) for one in x])

@@ -27,7 +27,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def loaded(package: str, setting: str, install: str) -> Any:
-    """A package that is not everybody's."""
+    """An optional package."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -184,7 +184,7 @@ def load_weights(network: nn.Module, path: str) -> None:
 
 
 class OnnxNetwork(nn.Module):
-    """What onnxruntime makes of a picture: its first output."""
+    """The first output of onnxruntime for a picture."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -210,8 +210,8 @@ def onnx(
 ) -> Encoder:
     """An ONNX file that takes pictures (N, 3, side, side) and gives features.
 
-    A graph is something that runs, so that no site is ever sent one: it looks for the file with that SHA-256 among
-    those that it has itself in encoders/ of its cache folder.
+    A graph is code, so no site is ever sent one: it looks for the file with that SHA-256 among those that it has
+    itself in encoders/ of its cache folder.
 
     Args:
         path: the file.

@@ -1,4 +1,5 @@
-"""What is computed of a client's samples once and not for every level anew: their bins, and margins under whole trees.
+"""What is computed from a client's samples once, and not for every level anew: their bins, and margins under whole
+trees.
 
 It changes no result: without it, all of it follows from the row. Nothing of it leaves the process.
 """
@@ -63,7 +64,7 @@ class KeptRows:
 
 
 def forest(grove: Grove, trees: int) -> bytes:
-    """A digest of the first so many trees."""
+    """A digest of the first trees."""
     return digest(grove.base, *(part[:trees] for part in (grove.value, grove.feature, grove.threshold)))
 
 

@@ -21,8 +21,9 @@ class Forest(nn.Module):
 
     Nodes lie in heap order, the children of node i being 2 i + 1 and 2 i + 2; a sample goes right where its `feature`
     is at least the `threshold`, and its leaf's `value` is added to the margin `base`. A node without a split sends
-    everybody left, so that every tree has room for all leaves. Beside the trees a row carries what growing them takes:
-    `cuts`, the borders of each input's bins; `sums`, where a round's histograms are added up (zero between rounds);
+    everybody left, so that every tree has room for all leaves. Besides the trees a row carries what is needed to grow
+    them: `cuts`, the borders of each input's bins; `sums`, where a round's histograms are added up (zero between
+    rounds);
     `grown`, how far the forest is; and `own`, how many of its last trees a client grows for itself.
     """
 
@@ -70,7 +71,7 @@ def _of_node(table: Tensor, node: Tensor) -> Tensor:
 
 @runtime_checkable
 class Grown(Protocol):
-    """A model's maker of which local training makes nothing: only methods that grow it can be used."""
+    """The maker of a model that local training cannot train: only methods that grow it can be used."""
 
     grown: bool
 

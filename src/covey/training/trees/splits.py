@@ -1,4 +1,4 @@
-"""What a histogram of gradients says: where to split a node, what each side is worth (Chen and Guestrin, 2016)."""
+"""What a histogram of gradients says: where to split a node, and the value of each side (Chen and Guestrin, 2016)."""
 
 from dataclasses import dataclass
 
