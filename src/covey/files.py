@@ -168,7 +168,7 @@ def append(path: Path, data: bytes) -> None:
 
 
 def cut(path: Path, length: int) -> None:
-    """Cuts a file off after so many bytes."""
+    """Cuts a file off after that many bytes."""
     _about_to("cut", path)
     with open(path, "r+b") as file:
         file.truncate(length)

@@ -105,7 +105,7 @@ def check_toml(name: str, settings: Mapping[str, Any]) -> Method:
 
 
 def final(method: Method, fleet: LocalFleet, rounds: int = ROUNDS, state: State | None = None) -> State:
-    """The state after so many rounds; the fleet is closed."""
+    """The state after that many rounds; the fleet is closed."""
     try:
         return run_rounds(method, fleet, rounds=rounds, state=state)
     finally:

@@ -1,4 +1,4 @@
-"""Lanes: trains small models on a CPU many times faster than PyTorch, one sample a vector lane."""
+"""Lanes: trains small models on a CPU many times faster than PyTorch, one sample per vector lane."""
 
 from lanes.compiled.isa import LanesError, host
 from lanes.compiled.library import ensure_built, object_files

@@ -51,7 +51,7 @@ class Plan:
         return self.graph.parameters
 
     def compile(self, progress: Progress | None = None) -> None:
-        """Builds the kernels if this machine has not got them yet, and loads them."""
+        """Builds the kernels if this machine does not have them yet, and loads them."""
         ensure_built(self.isa, progress, self.parts)
         load(self.isa, self.parts)
 

@@ -225,7 +225,7 @@ class Trainer:
         return out
 
     def _space(self, mode: Mode, samples: int, each: Each) -> _Space:
-        """Work buffers for batches of so many samples, made anew when they have to grow."""
+        """Work buffers for batches of that many samples, made anew when they have to grow."""
         blocks = max(1, -(-samples // self._isa.lanes))
         space = self._spaces.get((mode, each))
         if space is None or space.program.blocks < blocks:
@@ -296,7 +296,7 @@ class Trainer:
             raise ValueError("row cannot be written")
         if len(x) and x[0].size != self._graph.input.features:
             raise ValueError(f"a sample has {x[0].size} values, the model takes {self._graph.input.features}")
-        if len(order) and order.view(np.uint64).max() >= len(x):  # a negative number is a huge one there
+        if len(order) and order.view(np.uint64).max() >= len(x):  # a negative number would be huge there
             raise ValueError(f"a batch names sample {order.max()} or {order.min()} of {len(x)}")
         sizes = offsets[1:] - offsets[:-1]
         if offsets[0] != 0 or offsets[-1] != len(order) or sizes.min(initial=1) <= 0:

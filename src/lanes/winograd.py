@@ -25,7 +25,7 @@ NO_POOLING = do.Pooling(*[0] * len(do.Pooling._fields))
 
 
 def odd_lines(size: int) -> int:
-    """So many floats, rounded up to an odd number of cache lines: places 2^k apart would share few of them."""
+    """This many floats, rounded up to an odd number of cache lines: places 2^k apart would share few of them."""
     return ALIGN * (-(-size // ALIGN) | 1)
 
 
@@ -53,7 +53,7 @@ class Form:
 
     @property
     def tiles(self) -> int:
-        """So many cover the output; the last of a row or a column may reach over its border."""
+        """The number of tiles that cover the output; the last of a row or a column may reach over its border."""
         return -(-self.rows // self.step) * -(-self.columns // self.step)
 
 
@@ -109,7 +109,7 @@ def transformed_weights(
 def weights_fields(
     w: Writer, kind: Conv, form: Form, outputs: int, inputs: int, *, flipped: bool, part: int | None = None
 ) -> fast.FastWeights:
-    """How weights are transformed; `part`: so many outputs (flipped: inputs) at a time, none takes all."""
+    """How weights are transformed; `part`: that many outputs (flipped: inputs) at a time, none takes all."""
     along, across = (inputs, outputs) if flipped else (outputs, inputs)
     place = odd_lines((along if part is None else part) * across)
     return fast.FastWeights(
@@ -154,7 +154,7 @@ def convolve_fast(
 
 
 def parts_of(channels: int, rows: int, room: int) -> list[tuple[int, int]]:
-    """(first, count) of channels: as many as there is room for, in whole register tiles of so many rows."""
+    """(first, count) of channels: as many as there is room for, in whole register tiles of that many rows."""
     most = max(1, room // rows) * rows
     return [(m, min(most, channels - m)) for m in range(0, channels, most)]
 
@@ -202,7 +202,7 @@ def conv_fields(
 
 
 def _rows(isa: Isa, channels: int, tiles: int) -> int:
-    """Channels of the register tile with so many columns that needs the fewest cycles (two multiply-adds or loads)."""
+    """Channels of the register tile with that many columns and the fewest cycles (two multiply-adds or loads)."""
 
     def cycles(rows: int) -> float:
         return -(-channels // rows) * max(rows * tiles / 2, (rows + tiles) / 2, 4)
@@ -221,7 +221,7 @@ def strips_of(w: Writer, form: Form, x: Tensor, pad: tuple[int, int]) -> fast.St
 def strip_fields(
     w: Writer, form: Form, x: Tensor, pad: tuple[int, int], strips: list[tuple[int, int]], tiles: int
 ) -> fast.Strip:
-    """How tiles of x are transformed, strip after strip; there is room for so many tiles."""
+    """How tiles of x are transformed, strip after strip; there is room for that many tiles."""
     lanes, channels = w.isa.lanes, x.shape.channels
     v_place = odd_lines(channels * tiles * lanes)
     return fast.Strip(

@@ -18,7 +18,7 @@ def audit(file: Path, *, contains: str | None = None, last: Natural | None = Non
     Args:
         file: the file audit.jsonl, or the folder it is in: a site's --state, or a run's folder.
         contains: a head of this trail that was noted elsewhere: the trail must still contain it.
-        last: print only so many lines, the last.
+        last: print only this many lines, the last ones.
     """
     from covey.deploy.audit import AUDIT_FILE, checked_lines
 

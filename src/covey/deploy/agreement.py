@@ -77,7 +77,7 @@ class Agreement:
     study: Mapping[str, str] | None = None
 
     def of_sites(self) -> Agreed:
-        """Waits until so many sites have told columns that fit together, and makes one schema of all."""
+        """Waits until that many sites have told columns that fit together, and makes one schema of all."""
         said: set[str] = set()
         fits: list[ToldColumns] = []
 

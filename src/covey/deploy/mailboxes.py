@@ -108,7 +108,7 @@ class Mailboxes:
         self.answers = KeptPieces()  # pieces of what they answered, until the server has them
 
     def expect(self, most: int) -> None:
-        """Answers of up to so many bytes may come from now on."""
+        """Answers of up to that many bytes may come from now on."""
         self.most_pieces = max(self.most_pieces, FEW_PIECES + most // 2**20)
 
     def posted(self, nodes: Collection[int]) -> None:
@@ -245,7 +245,7 @@ class Mailboxes:
 
 
 def objection_to(body: bytes, most: int) -> str:
-    """Why an announced answer, which may have so many pieces, is not passed on; empty if it is.
+    """Why an announced answer, which may have that many pieces, is not passed on; empty if it is.
 
     Of the node that asks and the one that answers the SuperLink looks at the former only, and it makes a row in its
     database for every piece that is named, while everybody else waits.

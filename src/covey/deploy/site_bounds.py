@@ -41,7 +41,7 @@ class Bounds:
                 raise UserError(f"--most-{field.name} is {value!r}; allowed: a number above 0")
 
     def check_work(self, step: Step, task: Task, train: int, test: int) -> None:
-        """Refuses what would take too many passes over so many samples."""
+        """Refuses what would take too many passes over that many samples."""
         passes = max(1, len(task.models)) * step.work(train, test) / max(1, train)
         if not passes <= self.passes:
             raise Refused(

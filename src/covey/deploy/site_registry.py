@@ -93,7 +93,7 @@ class SiteRegistry:
     left_out: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def wait(self, least: int, patience: float, round: int) -> list[int]:
-        """The clients that can be reached, once there are at least so many; patience is in seconds."""
+        """The clients that can be reached, once there are at least that many; patience is in seconds."""
         give_up = time.monotonic() + patience
         told = -1
         while len(here := self.reachable()) < least or self.in_doubt(here):

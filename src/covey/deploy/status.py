@@ -253,7 +253,7 @@ class Status:
     # ------------------------------------------------------------------------------------------ what is known
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything as plain values; who has no connection, or has not been heard of for a minute, is away."""
+        """Everything as plain values; a site without a connection, or silent for a minute, is away."""
         alone = self.cut_off()
         with self.lock:
             now = self.clock()

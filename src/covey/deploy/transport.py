@@ -45,7 +45,7 @@ class Transport(Protocol):
         ...
 
     def collect(self, numbers: Sequence[str], *, most: int, until: float) -> dict[str, Response]:
-        """The answers that have come for these messages, each of at most so many bytes; each is given once.
+        """The answers that have come for these messages, each of at most that many bytes; each is given once.
 
         It returns soon after that time of the monotonic clock, whatever is still on its way.
         """

@@ -17,7 +17,7 @@ from covey.streams import stream
 ENOUGH = 5  # replies of a model among which a direction says something
 UPDATES = 2  # of a client before it is judged
 AWAY = -0.05  # its mean cosine to the others' updates ...
-APART = 0.15  # ... which lies this much below theirs to each other, and so many
+APART = 0.15  # ... which lies this much below theirs to each other, and that many
 DEVIATIONS = 3.0  # deviations below the other clients' means
 # The share of the others' agreement by which it must point backwards: a client with other data goes across, not back.
 BACKWARDS = 0.5

@@ -317,7 +317,7 @@ class Crew:
 
 
 def cut(jobs: Sequence[Job], pieces: int) -> list[Chunk]:
-    """The jobs in about so many chunks of like weight; the heaviest jobs come last, because the last is taken first."""
+    """The jobs in about that many chunks of similar weight; the heaviest come last, because the last is taken first."""
     limit = sum(job.weight for job in jobs) / pieces
     chunks: list[list[Job]] = []
     load = 0.0

@@ -16,7 +16,7 @@ from covey.settings import inline
 
 
 def local_lengths(steps: Array, train: Train, lr: float) -> Array:
-    """||a_k||_1: how often a client's gradients count in its update after so many local steps.
+    """||a_k||_1: how often a client's gradients count in its update after that many local steps.
 
     tau for plain steps; (tau - m (1 - m^tau) / (1 - m)) / (1 - m) with momentum m; (1 - (1 - lr mu)^tau) / (lr mu) when
     the client is held to the model it was sent.

@@ -31,7 +31,7 @@ class TellBest(Step):
 class AllModels:
     """Everybody gets all models and works on the best (IFCA); the shared first layers are charged once.
 
-    `choose_on`: the best on so many training samples, drawn anew in every round; 0 is on all of them.
+    `choose_on`: the best on that many training samples, drawn anew in every round; 0 is on all of them.
     """
 
     n_shared: Natural = 0

@@ -342,7 +342,7 @@ def on_local_tests(
 ) -> list[Measurement]:
     """Every client that the method serves (or those of them that trained in the round), on its own test data.
 
-    `fine_tune`: after so many local updates of the model that serves it. `share`: of all test data, always the same
+    `fine_tune`: after that many local updates of the model that serves it. `share`: of all test data, always the same
     ones: those of some clients where they are many or train first, and some of each client's. `least`: a client with
     fewer test samples counts in the weighted mean only.
     """

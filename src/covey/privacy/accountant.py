@@ -1,7 +1,7 @@
 """How much privacy noisy sums cost, and how much noise a budget needs: all numbers are `dp-accounting`'s.
 
 Amplification by sampling is only claimed where chance alone decides who participates: Poisson sampling (each client by
-itself, with one probability) and so many of all, uniformly. Each has its own neighbours:
+itself, with one probability) and a fixed number of all, uniformly. Each has its own neighbours:
 
     zero-out      one client's data are there or not (its update counts or is zero): Poisson, and no sampling at all
     replace-one   one client's data are others, and how many clients there are is known: fixed-size sampling
@@ -55,7 +55,7 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Noisy sums of one kind: Gaussian noise of so many clip lengths, how clients came into them, how many sums."""
+    """Noisy sums of one kind: Gaussian noise in clip lengths, how clients came into them, how many sums."""
 
     noise: float
     sampling: Sampling

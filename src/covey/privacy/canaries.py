@@ -30,7 +30,7 @@ class Guesses:
     right: int
 
     def certified(self, delta: float, confidence: float = CONFIDENCE) -> float:
-        """The largest epsilon that so many right guesses refute; 0 where they refute none."""
+        """The largest epsilon that this many right guesses refute; 0 where they refute none."""
         low, high = 0.0, MOST
         if self.p_value(low, delta) > 1 - confidence:
             return 0.0

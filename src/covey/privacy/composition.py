@@ -66,7 +66,7 @@ def as_sums(told: Collection[tuple[Loss, int]], whose: Whose) -> tuple[Sums, ...
 
 
 def within_promise(told: Collection[tuple[Loss, int]], epsilon: float, delta: float) -> float:
-    """Rounding losses to a grid makes no promise larger that stands alone."""
+    """A promise that stands alone is not made larger by rounding losses to a grid."""
     promises = [loss.noise for loss, _ in told if loss.mechanism == "promised" and loss.rate <= delta]
     return min(epsilon, promises[0]) if len(promises) == len(told) == 1 else epsilon
 
@@ -94,7 +94,7 @@ def distributed(told: Collection[tuple[Loss, int]], delta: float, whose: Whose) 
 
 
 def is_fixed(loss: Loss) -> bool:
-    """Whether so many of all clients were drawn, which only RDP accounts for."""
+    """Whether that many of all clients were drawn, which only RDP accounts for."""
     return loss.mechanism == "sum" and bool(loss.of)
 
 
@@ -106,7 +106,7 @@ def unprotected(loss: Loss, whose: Whose) -> bool:
 
 
 def distribution_of(distribution: Any, loss: Loss, times: int, whose: Whose) -> Any:
-    """The privacy loss distribution of so many uses."""
+    """The privacy loss distribution of that many uses."""
     dp = library()
     if loss.mechanism == "stated":
         parameters = dp.pld.common.DifferentialPrivacyParameters(loss.noise, 0.0)

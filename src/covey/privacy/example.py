@@ -68,7 +68,7 @@ class ExampleTrain(Step):
         return Reply(id=client.id, vector=row, slot=slot, size=1)
 
     def planned(self, samples: int, rounds: int) -> Told:
-        """What a client of so many samples would tell that trains in so many rounds."""
+        """What a client with that many samples would tell in that many rounds of training."""
         loss = Loss(what="updates", mechanism="steps", noise=self.noise(samples), rate=self.rate(samples))
         return {loss: self.steps(samples) * min(rounds, self.rounds)}
 
@@ -92,7 +92,7 @@ class ExampleTrain(Step):
         return min(1.0, self.train.batch / samples)
 
     def noise(self, samples: int) -> float:
-        """In clip lengths, for a client with so many samples."""
+        """In clip lengths, for a client with that many samples."""
         return opacus_noise(self.epsilon, self.delta, self.rate(samples), self.steps(samples) * self.rounds)
 
     def steps(self, samples: int) -> int:

@@ -12,7 +12,7 @@ REPEATED: Key[int] = Key("private.repeated")  # rounds that a stopped server of 
 
 @dataclass(frozen=True, kw_only=True)
 class BookedReplies:
-    """Every reply by itself; what each cost its client is booked, and who has nothing left is asked no more."""
+    """Every reply by itself; what each cost its client is booked, and a client with nothing left is asked no more."""
 
     settings: Private
     rounds: int

@@ -17,7 +17,7 @@ from covey.privacy.composition import composed, distribution_of
 
 
 def person_epsilon(told: Mapping[Loss, int], delta: float, rows: int) -> float:
-    """Epsilon at `delta` of all that was told for a person with at most so many rows at the client."""
+    """Epsilon at `delta` of all that was told for a person with at most `rows` rows at the client."""
     if rows == 1 or not told:
         return composed(told, delta, "sample")
     if any(unbounded(loss) for loss in told):
@@ -36,7 +36,7 @@ def person_epsilon(told: Mapping[Loss, int], delta: float, rows: int) -> float:
 
 
 def several(loss: Loss, rows: int) -> Any:
-    """One step, for so many rows of which each is drawn by itself."""
+    """One step, for that many rows of which each is drawn by itself."""
     distribution = library().pld.privacy_loss_distribution
     if loss.rate >= 1:
         return distribution.from_gaussian_mechanism(loss.noise / rows, value_discretization_interval=GRID)

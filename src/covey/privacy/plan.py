@@ -38,7 +38,7 @@ class Plan:
         return planned_sampling(self.select, clients)
 
     def times(self, rounds: int) -> int:
-        """The most sums that one client is in, of so many rounds."""
+        """The most sums that one client is in, of that many rounds."""
         return math.ceil(rounds / self.settings.bands)
 
     def turn(self, number: int, clients: Sequence[int]) -> Sequence[int]:
@@ -73,7 +73,7 @@ class Plan:
 
 
 def planned_sampling(select: Select, clients: int) -> Sampling:
-    """How a selection draws of so many clients, for the accountant.
+    """How a selection draws of that many clients, for the accountant.
 
     Chance alone decides in covey's own parts; what is made of them may draw in another way.
     """

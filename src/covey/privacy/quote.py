@@ -81,7 +81,7 @@ def quote(
 
 
 def example_quote(step: ExampleTrain, settings: Private, samples: int | None, noise: float | None) -> Quote:
-    """For a client with so many samples: the promise, as it is booked, or the one for which Opacus finds this noise."""
+    """For a client with `samples` samples: the promise, as it is booked, or that for which Opacus finds this noise."""
     if samples is None:
         raise UserError(
             'samples is missing: with private.level = "example" the noise depends on how many a client has'

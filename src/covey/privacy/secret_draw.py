@@ -1,5 +1,4 @@
-"""Who participates in a private sum is a secret: amplification by sampling is worth nothing to whoever knows the
-draw."""
+"""Who participates in a private sum is a secret: against those who know it, sampling amplifies nothing."""
 
 import secrets
 from dataclasses import dataclass

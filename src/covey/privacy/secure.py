@@ -108,7 +108,7 @@ class SecureSums:
 
 
 def longest_sum(clients: int, update: SecureUpdate, count: int) -> float:
-    """How long the sum of so many updates can be, with twice the usual length of their noise."""
+    """How long the sum of that many updates can be, with twice the usual length of their noise."""
     return clients * update.longest + 2 * update.share * math.sqrt(clients * count)
 
 
@@ -143,8 +143,8 @@ def masked_sum(
 ) -> tuple[Integers, list[int]] | None:
     """The five questions of SecAgg+ with commitments; None where too few stay.
 
-    Who leaves after the shares is unmasked by the others. Who lies is named in `DishonestSites` where the sum cannot be
-    made, and in the ledger where it can: enough others have shares that are true.
+    A client that leaves after the shares is unmasked by the others. One that lies is named in `DishonestSites` where
+    the sum cannot be made, and in the ledger where it can: enough others have shares that are true.
     """
     nothing = Task()
     keys = {

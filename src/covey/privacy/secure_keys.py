@@ -72,7 +72,7 @@ def contents(text: bytes) -> tuple[int, int, bytes, bytes]:
 
 
 def shares_of(secret: bytes, threshold: int, count: int) -> list[bytes]:
-    """So many shares of a secret, of which `threshold` give it back: each block of it is shared by itself."""
+    """That many shares of a secret, of which `threshold` give it back: each block of it is shared by itself."""
     padded = pad(secret, BLOCK)
     blocks = [padded[at : at + BLOCK] for at in range(0, len(padded), BLOCK)]
     parts = [dict(Shamir.split(threshold, count, block, False)) for block in blocks]

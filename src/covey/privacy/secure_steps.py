@@ -49,7 +49,7 @@ def quantised(update: Tensor, clip: float, levels: float = NUMBER_LEVELS) -> Int
 
 
 def bits_for(clients: int, noise: float) -> int:
-    """How fine a sum of so many can be, with noise in clip lengths, of which twelve deviations stay within 32 bits."""
+    """How fine a sum of these can be, with noise in clip lengths, of which twelve deviations stay within 32 bits."""
     bits = min(BITS, int(math.log2(LARGEST / (clients + 12 * noise))))
     if bits < FEWEST_BITS:
         raise UserError(
@@ -70,7 +70,7 @@ def from_ring(values: Masked) -> Integers:
 
 
 def mask(key: bytes, count: int) -> Masked:
-    """So many numbers of 32 bits: the key stream of ChaCha20 under a key that is used once."""
+    """That many numbers of 32 bits: the key stream of ChaCha20 under a key that is used once."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(4 * count))

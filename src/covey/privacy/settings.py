@@ -36,7 +36,7 @@ class Private:
             next even one; auto: all of them up to 100 clients, then as many as are safe if a fifth collude.
         noise_from: with secure: the server adds the noise to the sum, or the clients each their share before it.
         bands: more than 1: noise of a round is taken back in part by that of the next ones (DP-FTRL, banded matrix
-            factorisation), and a client is drawn in every so many-th round at most. Simulations, client level, and a
+            factorisation), and a client is drawn at most once in that many rounds. Simulations, client level, and a
             number for clip.
         evaluations: privacy loss of one evaluation on a client's own test data; none: such evaluations are exact in a
             simulation, and refused at real sites.

@@ -36,7 +36,7 @@ from covey.settings import Count, Epsilon, Share
 COUNTED_AS = 0.25  # of a sample's length: what its count is worth in the table
 THINNED = 8  # pairs A, B that are drawn of one table; more bring nothing
 CERTAIN = 2.0  # standard deviations of its noise that a count must have for its class to be compared
-FEWEST = 4.0  # and so many samples
+FEWEST = 4.0  # and that many samples
 FARTHEST = 12.0  # standard deviations that no noise is away: one number in 10^32 is
 
 

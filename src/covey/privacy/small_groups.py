@@ -1,4 +1,4 @@
-"""No model for so few that it would be about them: small groups are merged."""
+"""No model for so few clients that it would be about them: small groups are merged."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -96,7 +96,7 @@ def table_of_note(note: object) -> tuple[NoteCells, str]:
 
 
 def limited(rows: NoteCells) -> tuple[NoteCells, str]:
-    """At most so many rows."""
+    """At most that many rows."""
     left = len(rows) - 1 - MOST_ROWS
     return (rows, "") if left <= 0 else (rows[: MOST_ROWS + 1], f"{left:,} more rows are in summary.json.")
 

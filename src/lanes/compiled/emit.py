@@ -1,4 +1,4 @@
-"""Writes LLVM IR on vectors of one float a lane."""
+"""Writes LLVM IR on vectors of one float per lane."""
 
 import math
 import struct
@@ -77,7 +77,7 @@ class Emitter:
         instruction.align = 1 if value.type == BYTES else 4
 
     def groups(self, count: int) -> list[range]:
-        """Which of so many vectors are worked on as one."""
+        """Which of `count` vectors are worked on as one."""
         together = LANES // self.lanes
         return [range(first, min(first + together, count)) for first in range(0, count, together)]
 
@@ -90,7 +90,7 @@ class Emitter:
         return self.shuffle(first, more[0] if more else ir.Constant(part, None), range(LANES))
 
     def load_repeated(self, pointer: Value) -> Value:
-        """The first lanes of a vector, again and again."""
+        """The first lanes of a vector, repeated."""
         part = self.load(pointer, ir.VectorType(F32, self.lanes))
         return self.shuffle(part, part, [*range(self.lanes)] * (LANES // self.lanes))
 
@@ -209,7 +209,7 @@ class Emitter:
         )
 
     def lane_sums(self, vectors: Sequence[Value]) -> list[Value]:
-        """The sum over the lanes of each vector: two vectors become one of half sums, again and again."""
+        """The sum over the lanes of each vector: two vectors become one of half sums, until one is left."""
         if len(vectors) > self.lanes:
             return self.lane_sums(vectors[: self.lanes]) + self.lane_sums(vectors[self.lanes :])
         level = list(vectors)

@@ -2,7 +2,7 @@
 
 A program is a table of int64 rows `[operation, field, field, ...]`. Places are offsets into the workspace or
 the model's row, in floats (marks: in bytes). A tensor of the workspace is `[block][channel][row][column][lane]`
-with one sample a lane; "block" fields are the distance between two groups of samples, "m" fields between two
+with one sample per lane; "block" fields are the distance between two groups of samples, "m" fields between two
 channels. Tables are offsets into the program's int64 constants.
 """
 

@@ -168,7 +168,7 @@ def run(
 
 @jit
 def each(calls: Any, count: int) -> int:
-    """So many calls of `run`, whose arguments lie one after the other as numbers of 64 bits."""
+    """That many calls of `run`, whose arguments lie one after the other as numbers of 64 bits."""
     for k in range(count):
         run(*apart.arguments(at(calls, k * apart.ARGUMENTS)))
     return 0

@@ -23,7 +23,7 @@ def scramble(h: Any) -> Any:
 
 @inline
 def dropout_key(seed: int, step: int, layer: int) -> Any:
-    """One 32-bit key a layer and a step of a training run with this seed (the steps of SplitMix64)."""
+    """One 32-bit key per layer and step of a training run with this seed (the steps of SplitMix64)."""
     z = u64(seed) + u64(step + 1) * u64(0x9E3779B97F4A7C15) + u64(layer + 1) * u64(0xD1B54A32D192ED03)
     z = (z ^ (z >> u64(30))) * u64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> u64(27))) * u64(0x94D049BB133111EB)

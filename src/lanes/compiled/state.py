@@ -10,7 +10,7 @@ class Machine(NamedTuple):
 
     work: Any  # workspace, floats
     marks: Any  # workspace, bytes
-    scratch: Any  # workspace, one int64 a lane
+    scratch: Any  # workspace, one int64 per lane
     tables: Any  # constants of the program
     row: Any  # the model
     update: Update

@@ -50,7 +50,7 @@ def split(size: int, most: int, together: int = 1) -> list[tuple[int, int]]:
 
 
 def _cycles(rows: int, columns: int, together: int = 1) -> float:
-    """Of a tile's step: two multiply-adds or two loads a cycle, latency of four; a little for the borders."""
+    """Of a tile's step: two multiply-adds or two loads per cycle, latency of four; a little for the borders."""
     count = vectors(columns, together)
     return max(rows * count / 2, (rows + columns) / 2, 4) + 0.02 * (rows + count)
 
@@ -103,7 +103,7 @@ class Reach:
 def cover(
     isa: Isa, channels: int, columns: int, reach: Reach, steps: float, together: int = 1
 ) -> tuple[int, list[Span]]:
-    """How to tile the rows of a convolution's output: (channels a tile, spans of columns) with the fewest cycles.
+    """How to tile the rows of a convolution's output: (channels per tile, spans of columns) with the fewest cycles.
 
     `steps` is the number of taps over rows and input channels, for each of which the taps of `reach` are run.
     Near the borders, where few of these matter, narrow tiles can be cheaper than wide ones. `together` columns share a

@@ -82,7 +82,7 @@ def correlate(e: Emitter, rows: int, columns: int, *arguments: Value) -> None:
     """gradient[m * gradient_m + g] += sum over places (h, w) and lanes of d[m, h, w] * x[tap + (h, w)].
 
     `taps` is a table of pairs (tap, g), one for each row of the tile, m goes over its columns; d and x have one sample
-    a lane.
+    per lane.
     """
     d, d_m, d_row, x, x_row, x_step, taps, height, width, gradient, gradient_m, _ = arguments
     groups = e.groups(columns)

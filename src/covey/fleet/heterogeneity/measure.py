@@ -157,7 +157,7 @@ def of_simulation(fleet: Fleet) -> dict[str, float]:
 
 
 def evenly(clients: int, most: int) -> NDArray[np.int64]:
-    """Up to so many clients, evenly spaced."""
+    """Up to that many clients, evenly spaced."""
     return np.unique(np.linspace(0, clients - 1, most).astype(np.int64))
 
 

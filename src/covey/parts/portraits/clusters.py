@@ -101,7 +101,7 @@ TIGHT = (
     0.35  # and their members are closer to each other than this share of the distance to the next cluster,
 )
 GAP = 0.5  # or nobody is in between: low margins are at least half of the usual ones
-SIGMAS = 4.0  # which must stand out of its noise by so many standard errors
+SIGMAS = 4.0  # which must stand out of its noise by that many standard errors
 MOST = 12  # clusters
 SETTLING = 20  # rounds in which everybody may move to a nearer cluster
 

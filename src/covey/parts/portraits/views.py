@@ -45,7 +45,7 @@ def views_of(x: Tensor, *, with_strokes: bool = True) -> tuple[PortraitView, ...
 
 
 def seen_together(shape: tuple[int, ...], count: int) -> bool:
-    """Whether so many samples of several clients can be looked at together, with the bits that each has alone.
+    """Whether that many samples of several clients can be looked at together, with the bits that each has alone.
 
     They can where pictures are whole vectors of pixels, so that none is at an end that is worked out otherwise, and
     are averaged down in windows of 1, 2 or 4 a side: dividing by their sizes is exact.

@@ -22,7 +22,7 @@ _LOCK = Lock()
 def trained_before_use(
     client: Client, train: Train, updates: int, start: Tensor, rng: np.random.Generator
 ) -> Tensor:
-    """The row after so many local updates from `start`; the client's state stays as it is.
+    """The row after that many local updates from `start`; the client's state stays as it is.
 
     A simulated client has the same answer for the same data, stream and start, unless momentum is kept between rounds.
     """

@@ -22,7 +22,7 @@ class TrainWithHome(AroundTraining):
     Which: the last `last`, those that `home` names, and with `norms` those of the norms. They take the place of
     those that are sent whenever the client trains or uses a model. What the server has of them never changes: it is
     what an unseen client starts from. They do not travel and are not charged. With `head_epochs` they are trained
-    alone for so many epochs first, and then stay fixed while the rest is trained (FedRep).
+    alone for that many epochs first, and then stay fixed while the rest is trained (FedRep).
 
     Args:
         last: how many tensors stay; a layer usually has two, weight and bias.

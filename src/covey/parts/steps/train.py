@@ -164,7 +164,7 @@ class Train(Step):
         return float(whole if self.batches is None else min(whole, self.batches * self.batch))
 
     def recipe(self, number: int, samples: int = 1) -> Recipe:
-        """The update rule in round `number` on so many samples."""
+        """The update rule in round `number` on that many samples."""
         return Recipe(
             optimiser=self.optimiser,
             lr=self.lr_in(number),
@@ -194,13 +194,13 @@ class Train(Step):
         return batches[: max(1, int((passed <= self.seconds).sum()))]
 
     def decay_for(self, samples: int) -> float:
-        """The weight decay on so many samples; 1 / samples lets a normal prior weigh as much as one of them."""
+        """The weight decay on that many samples; 1 / samples lets a normal prior weigh as much as one of them."""
         if self.weight_decay == "samples":
             return min(MOST_DECAY, 1 / max(1, samples))
         return float(self.weight_decay)
 
     def epochs_for(self, samples: int) -> int:
-        """The epochs of one local update on so many samples."""
+        """The epochs of one local update on that many samples."""
         if self.epochs is not None:
             return self.epochs
         batches = max(1, math.ceil(samples / self.batch))
