@@ -45,3 +45,11 @@ def test_the_matrix_tests_every_python_that_the_package_says_it_runs_on() -> Non
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
     named = [re.fullmatch(r".* :: (3\.\d+)", line) for line in PROJECT["project"]["classifiers"]]
     assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == [one[1] for one in named if one]
+
+
+def test_every_dependency_and_extra_is_on_its_page() -> None:
+    page = (ROOT / "docs/dependencies.md").read_text()
+    project = PROJECT["project"]
+    missing = [name for name in project["optional-dependencies"] if not re.search(rf"\b{name}\b", page)]
+    required = [re.split(r"[<>=]", one)[0] for one in project["dependencies"]]
+    assert not missing + [name for name in required if name not in page]

@@ -31,33 +31,23 @@ from covey.parts.group.figures import note_groups
 from covey.parts.group.silhouette import Clusters, cluster
 from covey.parts.mix.average import Average
 from covey.parts.selection.plain import PerRound, drawn_clients
-from covey.parts.steps.privacy import Privacy, SummaryNoise
+from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.summaries import LabelSummary
 from covey.parts.steps.train import Train
-from covey.settings import Count, Epsilon, Positive, UpTo100, first_difference, inline
+from covey.settings import Count, UpTo100, first_difference, inline
 
 Evaluation = Literal["balanced", "published"]
 HOLDOUT = 0.2  # the paper's share of validation data, where `train.holdout` names none
 
 
 @part("group", "label-mix")
-def by_label_mix(
-    *,
-    clusters: Count | None = None,
-    epsilon: Epsilon | None = None,
-    noise: SummaryNoise = "simulated",
-    budget: Positive | None = None,
-) -> ByLabelMix:
+def by_label_mix(*, clusters: Count | None = None, privacy: Privacy = inline(Privacy)) -> ByLabelMix:
     """CAFA's clusters: K-means on the shares of labels, k by silhouette unless `clusters` says it.
 
     Args:
         clusters: number of clusters; none takes the best silhouette.
-        epsilon: privacy loss of one summary; none sends exact numbers.
-        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
-        budget: the most epsilon that a client ever spends; none is no limit.
     """
-    ask = LabelSummary(privacy=Privacy(epsilon=epsilon, noise=noise, budget=budget))
-    return ByLabelMix(ask=ask, clusters=clusters)
+    return ByLabelMix(ask=LabelSummary(privacy=privacy), clusters=clusters)
 
 
 @part("mix", "likeness")

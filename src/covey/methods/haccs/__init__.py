@@ -1,7 +1,7 @@
 """HACCS (Wolfrath et al., 2022): clusters of devices with similar data, and rounds made of clusters, not of devices."""
 
 from dataclasses import fields, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from covey.core import Method, method, part
 from covey.errors import UserError
@@ -35,6 +35,12 @@ from covey.settings import (
 
 SummaryKind = Literal["labels", "targets", "features", "joint"]
 RoundSchedule = Literal["fair", "published"]
+SUMMARIES: dict[SummaryKind, type[LabelSummary | TargetSummary | FeatureSummary | JointSummary]] = {
+    "labels": LabelSummary,
+    "targets": TargetSummary,
+    "features": FeatureSummary,
+    "joint": JointSummary,
+}
 
 
 @part("group", "summary")
@@ -84,29 +90,19 @@ def by_summary(
         recluster: share of changed clients from which everything is clustered anew.
     """
     privacy = Privacy(epsilon=epsilon, noise=noise, budget=budget)
-    ask: LabelSummary | TargetSummary | FeatureSummary | JointSummary
-    if summary == "labels":
-        ask = LabelSummary(privacy=privacy, labels=label_space)
-    elif summary == "targets":
-        ask = TargetSummary(privacy=privacy, bins=bins, low=low, high=high)
-    elif summary == "features":
-        ask = FeatureSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high, bound=bound)
-    else:
-        ask = JointSummary(privacy=privacy, labels=label_space, bins=bins, low=low, high=high)
-    given = {"label_space": label_space, "bins": bins, "low": low, "high": high, "bound": bound}
-    unused = given.keys() - {"label_space" if field.name == "labels" else field.name for field in fields(ask)}
-    for name in sorted(unused):
-        if given[name] != settings_of(by_summary)[name].default:
-            raise UserError(
-                f'{name} is {given[name]!r}, which summary = "{summary}" does not use; leave it out'
-            )
+    given: dict[str, Any] = {"bins": bins, "bound": bound, "high": high, "labels": label_space, "low": low}
+    used = {field.name: given.pop(field.name) for field in fields(SUMMARIES[summary]) if field.name in given}
+    for name, value in given.items():
+        setting = "label_space" if name == "labels" else name
+        if value != settings_of(by_summary)[setting].default:
+            raise UserError(f'{setting} is {value!r}, which summary = "{summary}" does not use; leave it out')
     if missing != "apart" and summary != "features":
         raise UserError(f'missing is "{missing}", which summary = "{summary}" does not use; leave it out')
     extract = extract or ("xi" if summary == "features" else "dbscan")
     distance = distance or ("hellinger" if summary == "joint" else "l2")
     eps = (0.5 if summary == "joint" else 0.25) if eps is None else eps
     return BySummary(
-        ask=ask,
+        ask=SUMMARIES[summary](privacy=privacy, **used),
         distance=distance,
         missing=missing,
         density=Density(algorithm=algorithm, extract=extract, eps=eps, xi=xi, min_samples=min_samples),

@@ -44,6 +44,10 @@ class Krum:
 
     `hostile` is the number f of bad replies to withstand, for which n replies must be at least 2 f + 3. Where a row has
     fewer, it withstands as many as it can, (n - 3) / 2.
+
+    Args:
+        hostile: how many replies may be hostile.
+        keep: how many of the best replies are averaged.
     """
 
     hostile: Natural = 1
@@ -113,6 +117,9 @@ class TrimmedMean(CombinesReplies):
     """Column by column, the mean without the share `trim` of the replies at either end (Yin et al., 2018).
 
     At least one is left out at either end, of three replies or more; of fewer none can be.
+
+    Args:
+        trim: share that is left out at either end.
     """
 
     trim: BelowHalf = 0.1

@@ -109,6 +109,9 @@ class FromUrns(PerRound):
     """Clustered sampling: one reachable client from each of `per_round` urns.
 
     A client drawn twice counts twice in the average.
+
+    Args:
+        by: urns hold clients of similar size, or of similar updates.
     """
 
     by: Literal["size", "similarity"] = "size"

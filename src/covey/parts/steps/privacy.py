@@ -27,11 +27,15 @@ PRESENT_SIGMAS = 3.0  # a label is there when its noisy total is this many stand
 class Privacy:
     """How a summary is protected.
 
-    epsilon: privacy loss of one summary; None sends exact shares. noise: `opendp` draws from OpenDP's secure
-    source (private, cannot be repeated); `simulated` draws the same distribution from the client's seeded
-    stream, so that a simulation can be repeated bit for bit (a real device, where the seed is no secret,
-    takes OpenDP instead); `published` is the HACCS authors' noise on the bins that are not empty, which is
-    NOT private. budget: the most epsilon that a client ever spends.
+    `opendp` draws from OpenDP's secure source (private, cannot be repeated); `simulated` draws the same distribution
+    from the client's seeded stream, so that a simulation can be repeated bit for bit (a real device, where the seed is
+    no secret, takes OpenDP instead); `published` is the HACCS authors' noise on the bins that are not empty, which is
+    NOT private.
+
+    Args:
+        epsilon: privacy loss of one summary; none sends exact numbers.
+        noise: how the noise is drawn: simulated (repeatable), opendp (secure), published (not private).
+        budget: the most epsilon that a client ever spends; none is no limit.
     """
 
     epsilon: Epsilon | None = None
