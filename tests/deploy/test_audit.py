@@ -116,7 +116,7 @@ def test_the_command_verifies_prints_and_finds_an_old_head(tmp_path: Path) -> No
     )  # a chain alone cannot see this
     bad = CliRunner().invoke(app, ["audit", str(path), "--contains", heads[2]])
     assert isinstance(bad.exception, RunError)
-    assert "lines were taken away" in str(bad.exception)
+    assert "lines were removed" in str(bad.exception)
 
 
 def test_names_and_sizes_hold_no_value() -> None:

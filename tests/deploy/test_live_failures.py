@@ -96,7 +96,7 @@ def test_a_dead_superlink_ends_the_server_in_one_sentence_and_no_site(here: Depl
     assert server.end(1800) == 1
     assert "covey: the SuperLink has ended; resume with covey serve --resume" in server.said()
     assert "Traceback" not in server.said()
-    sites[1].wait_for("is away, trying again every 2 s|the line broke in the middle of a message", 1200)
+    sites[1].wait_for("is away, trying again every 2 s|the connection broke in the middle of a message", 1200)
     again = here.start(
         "again", "serve", "--resume", "orphan", "--host", "127.0.0.1", "--port", str(here.port)
     )
