@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from mypy.nodes import ARG_NAMED_OPT, CallExpr, Decorator, Expression, RefExpr
+from mypy.nodes import ARG_NAMED_OPT, CallExpr, Decorator, Expression
 from mypy.plugin import CheckerPluginInterface, MethodContext, Plugin
+from mypy.semanal import refers_to_fullname
 from mypy.types import CallableType, Instance, Type, get_proper_type
 
 from covey.settings.signatures import FILLED_IN, Marking, inline
@@ -38,9 +39,7 @@ def with_inline_settings(marked: MethodContext) -> Type:
 
 def part_settings(default: Expression | None, api: CheckerPluginInterface) -> dict[str, Type]:
     """Name -> type of the settings of the part that a default makes inline; of any other default none."""
-    if not isinstance(default, CallExpr) or not isinstance(default.callee, RefExpr):
-        return {}
-    if default.callee.fullname != INLINE:
+    if not isinstance(default, CallExpr) or not refers_to_fullname(default.callee, INLINE):
         return {}
     maker = get_proper_type(api.get_expression_type(default.args[0]))
     if not isinstance(maker, CallableType):

@@ -113,7 +113,6 @@ def fedproto(
 
     Args:
         pull: weight of the distance to the prototypes.
-        widths: of the device classes; client i is of class i modulo their number.
     """
     return Method(
         name="fedproto",

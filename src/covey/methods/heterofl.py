@@ -25,9 +25,6 @@ def heterofl(
     its inputs. A number is averaged over the clients that have it: the upper left part over all, what lies beyond it
     over the stronger ones. In a narrow network what a hidden layer gives is scaled by 1 / r before a norm, else by its
     square root. A client uses the part that it trains (Diao et al., 2021).
-
-    Args:
-        widths: of the device classes; client i is of class i modulo their number.
     """
     return Method(
         name="heterofl",

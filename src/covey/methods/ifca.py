@@ -68,7 +68,6 @@ class RandomStarts:
         redraws: how often the first models are drawn anew at most.
         least: share of some clients for which each first model must be the best, at most 1/k.
         asked: how many clients are asked which model is the best.
-        n_shared: how many leading tensors are common to all clusters.
     """
 
     k: Count = 4

@@ -161,9 +161,6 @@ def ladd(
     each way; of each class (as the embedding paper has it) or, with `per_class = false`, of all pictures. K-means
     makes `k` clusters, or as many from 4 to 19 as have the best silhouette. Unseen clients go to the nearest centroid.
     Only the clustering is LADD's; the rest of it is for segmentation.
-
-    Args:
-        n_shared: how many leading tensors are common to all clusters.
     """
     grouped = fedavg_per_group("ladd", train, group, per_round=per_round)
     return replace(grouped, mix=GroupAverage(weighting=weighting, n_shared=n_shared))

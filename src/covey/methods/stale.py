@@ -32,11 +32,7 @@ class FirstArrivals:
 
 @part("select", "keep-busy", shows=SHOWS_EACH)
 class KeepBusy:
-    """As many new clients as it takes for `at_once` of them to be training, uniformly.
-
-    Args:
-        at_once: how many clients work at the same time.
-    """
+    """As many new clients as it takes for `at_once` of them to be training, uniformly."""
 
     at_once: Count = 10
 
@@ -89,7 +85,6 @@ def fedasync(train: Train, *, at_once: Count = 10, rate: Share = 0.6, power: Not
     w <- (1 - a) w + a w_k with a = rate (1 + staleness)^-power (Xie et al., 2019, polynomial). A round is one arrival.
 
     Args:
-        at_once: how many clients work at the same time.
         rate: share of a fresh reply in the new model.
         power: how fast old replies fade; 0: not at all.
     """
@@ -112,7 +107,6 @@ def fedbuff(
     with as many clients at once as fit into it, it is FedAvg with equal weights.
 
     Args:
-        at_once: how many clients work at the same time.
         buffer: how many updates make a new model.
         rate: of the server.
         power: how fast old replies fade; 0: not at all.

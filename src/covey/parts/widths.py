@@ -22,7 +22,6 @@ class ToWidths:
     """Client i gets the part of the common model that its device can hold: ceil(width n) of n units of a hidden layer.
 
     Args:
-        widths: of the device classes; client i is of class i modulo their number.
         rolling: whether the units begin one further in every round (FedRolex), or are always the first (HeteroFL).
     """
 

@@ -42,6 +42,14 @@ FILLED_IN = ("train", *PARTS_FILLED_IN)
 EVERYWHERE = {
     "per_round": "how many clients work in a round.",
     "weighting": "what a reply counts by: its samples, equally, or its batches.",
+    "scaling": "unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.",
+    "augment": "crop-flip shows every training picture cropped and mirrored at random; none: as it is.",
+    "n_shared": "how many leading tensors are common to all clusters.",
+    "widths": "of the device classes; client i is of class i modulo their number.",
+    "at_once": "how many clients work at the same time.",
+    "vocabulary": "the most words or pieces that are told apart.",
+    "tokeniser": "a tokenizer.json with the pieces; none: made of the training parts.",
+    "minimum": "the fewest samples that a client gets.",
 }
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 Made = TypeVar("Made")

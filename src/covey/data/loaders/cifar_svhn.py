@@ -21,7 +21,6 @@ def cifar10(
     Args:
         scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by the usual means (0.4914, 0.4822, 0.4465)
             and standard deviations (0.2023, 0.1994, 0.2010).
-        augment: crop-flip shows every training picture cropped and mirrored at random; none: as it is.
     """
     return _load("cifar10", folder, scaling, augment, usual=CIFAR10_SCALE)
 
@@ -39,8 +38,6 @@ def cifar100(
     The files hold x, y, classes, y_coarse and coarse_classes.
 
     Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
-        augment: crop-flip shows every training picture cropped and mirrored at random; none: as it is.
         level: fine is 100 classes, coarse 20.
     """
     keys = ("y", "classes") if level == "fine" else ("y_coarse", "coarse_classes")
@@ -52,10 +49,6 @@ def svhn(*, folder: Path | None = None, scaling: Scaling = "standard", augment: 
     """SVHN: photographed house-number digits of 3x32x32 pixels, 10 classes, from train.npz and test.npz.
 
     The digit 0 has label 0.
-
-    Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
-        augment: crop-flip shows every training picture cropped and mirrored at random; none: as it is.
     """
     return _load("svhn", folder, scaling, augment)
 

@@ -24,9 +24,6 @@ def digits(
 
     Stored as 1x8x8 images with the values 0..16 stretched to 0..255; 80 % training, 20 % test, split by label
     with a fixed seed.
-
-    Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
     values, labels = _stored()
     images = np.rint(values * (255 / 16)).astype(np.uint8)

@@ -37,7 +37,6 @@ def femnist(
     10 and 20.
 
     Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
         first_labels: keeps only this many of the first classes; none keeps all.
     """
     place = SOURCE.place(folder)

@@ -69,7 +69,6 @@ def drawers(
     only. 20 % of each person's drawings of an alphabet are test.
 
     Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
         label: what is to be told: the alphabet (8), or the character (242).
     """
     path = found_in(DRAWERS, "drawers.npz", folder)

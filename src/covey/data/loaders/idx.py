@@ -46,9 +46,6 @@ def fashion_mnist(*, folder: Path | None = None, scaling: Scaling = "standard") 
     """Fashion-MNIST: 60,000 + 10,000 pictures of garments of 28x28 pixels, 10 classes.
 
     From the four official idx files, gzipped or not.
-
-    Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
     """
     return _load("fashion-mnist", folder, GARMENTS, scaling, None)
 
@@ -66,7 +63,6 @@ def emnist(
     here they stand upright.
 
     Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
         split: byclass is 62 classes; bymerge and balanced (as many of each) are 47.
     """
     classes = BY_CLASS if split == "byclass" else MERGED

@@ -33,7 +33,6 @@ def pacs(
     and class are the test set, with a fixed seed.
 
     Args:
-        scaling: unit is [0, 1]; half is (x - 0.5) / 0.5; standard is by mean and standard deviation.
         side: pixels of the images' sides.
     """
     place = SOURCE.place(folder)

@@ -65,8 +65,6 @@ def shakespeare(
             letters, words, pieces: whole numbers for models of sequences, which learn from every place (next-token).
         context: of these units are seen.
         most: samples of a role, evenly spaced.
-        vocabulary: the most words or pieces that are told apart.
-        tokeniser: a tokenizer.json with the pieces; none: made of the training parts.
     """
     path = found_in(SHAKESPEARE, "shakespeare.npz", folder)
     texts, names = most_said(path, "roles", roles)
@@ -97,8 +95,6 @@ def milton(
         units: letters, words or pieces of words.
         context: of these units are seen.
         most: samples of a work, evenly spaced.
-        vocabulary: the most words or pieces that are told apart.
-        tokeniser: a tokenizer.json with the pieces; none: made of the training parts.
     """
     path = found_in(MILTON, "milton.npz", folder)
     texts, names = most_said(path, "works", None)
@@ -130,8 +126,6 @@ def packages(
         units: words, letters or pieces of words.
         length: tokens of a sample, the first of its description.
         most: packages of a team, evenly spaced in the order of the list.
-        vocabulary: the most words or pieces that are told apart.
-        tokeniser: a tokenizer.json with the pieces; none: made of the training parts.
     """
     path = found_in(PACKAGES, "packages.npz", folder)
     stored = read_npz(path, ["text", "section", "team", "source"])

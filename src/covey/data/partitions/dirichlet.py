@@ -34,7 +34,6 @@ def dir_class(
 
     Args:
         alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
-        minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     totals = counts_of(labels)
@@ -54,7 +53,6 @@ def dir_class_capped(
 
     Args:
         alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
-        minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     totals = counts_of(labels)
@@ -107,7 +105,6 @@ def dir_client_prior(
 
     Args:
         alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
-        minimum: the fewest samples that a client gets.
     """
     check_enough(samples=len(labels), clients=clients, minimum=minimum)
     totals = counts_of(labels)

@@ -53,7 +53,6 @@ def domain(
 
     Args:
         alpha: concentration of the Dirichlet distribution; smaller makes clients more heterogeneous.
-        minimum: the fewest samples that a client gets.
         leaky: whether local test samples are trained on as well: a fault of some published results, to show its size.
     """
     found = np.unique(domains)

@@ -214,7 +214,6 @@ def embedding(
 
     Args:
         per: whether per_round is for the fleet or for each cluster.
-        n_shared: how many leading tensors are common to all clusters.
     """
     base = fedavg_per_group("embedding", train, group, per_round=per_round)
     select = base.select if per == "fleet" else EachGroup(per_round=per_round)
