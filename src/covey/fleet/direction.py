@@ -31,7 +31,7 @@ def note_directions(
     if max(lengths.asked, len(replies)) < guard.ENOUGH:
         return []
     compared: list[int] = []
-    for places, gram in lengths.by_model.values():
+    for places, gram in lengths.by_model:
         sent = np.array([not tasks[replies[place].id].keep for place in places])
         if sent.sum() < ENOUGH:
             continue

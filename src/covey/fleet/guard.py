@@ -51,13 +51,21 @@ class Lengths:
     units: Tensor = torch.zeros(0, 0)  # of each update over its length, the columns that are compared
 
     @cached_property
-    def by_model(self) -> dict[int, tuple[NDArray[np.intp], Array]]:
-        """For each model the places of its replies, and all inner products of their `units`."""
-        found = {}
-        for slot in sorted(set(self.slots)):
-            here = np.flatnonzero(np.array(self.slots) == slot)
+    def places(self) -> list[NDArray[np.intp]]:
+        """The places of each model's replies, of the models with at least `FEWEST_UPDATES` of them."""
+        slots = np.array(self.slots)
+        order = np.argsort(slots, kind="stable")
+        ends = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
+        enough = np.diff(ends) >= FEWEST_UPDATES
+        return [order[first:end] for first, end in zip(ends[:-1][enough], ends[1:][enough], strict=True)]
+
+    @cached_property
+    def by_model(self) -> list[tuple[NDArray[np.intp], Array]]:
+        """The same places, and all inner products of their `units`."""
+        found = []
+        for here in self.places:
             units = (self.units if len(here) == len(self.slots) else self.units[here]).numpy()
-            found[slot] = here, (units @ units.T).astype(np.float64)  # numpy works out one half, PyTorch both
+            found.append((here, (units @ units.T).astype(np.float64)))  # numpy works out one half, PyTorch both
         return found
 
     @property
@@ -67,10 +75,9 @@ class Lengths:
 
     def of_same_model(self, values: Array) -> Array:
         """For each reply the median of the others of its model, or of the whole round where its model has too few."""
-        found, slots = medians_of_others(values), np.array(self.slots)
-        for slot in sorted(set(self.slots)):
-            here = np.flatnonzero(slots == slot)
-            if FEWEST_UPDATES <= len(here) < len(slots):
+        found = medians_of_others(values)
+        for here in self.places:
+            if len(here) < len(values):
                 found[here] = medians_of_others(values[here])
         return found
 

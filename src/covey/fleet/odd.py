@@ -35,7 +35,7 @@ def note_conduct(
     usual = lengths.of_same_model(own)
     times = np.divide(own, usual, out=np.ones_like(own), where=usual > 0)
     backwards = np.zeros(len(replies), bool)
-    for here, gram in lengths.by_model.values():
+    for here, gram in lengths.by_model:
         if len(here) > FEWEST_UPDATES:
             counts = np.array([replies[place].id not in refused for place in here])
             backwards[here] = against(gram, own[here] / np.maximum(1.0, times[here]), counts)

@@ -16,6 +16,7 @@ from covey.files import append, cut, strict_json
 from covey.folder.checksums import Piece
 from covey.folder.rows import table_of
 
+TOGETHER = 1 << 16  # rows that are Python's objects at the same time
 JournalRow = tuple[int, float, int, int, int, str, str, float]
 
 
@@ -57,7 +58,9 @@ class Journal:
     def table(self) -> pa.Table:
         """All rows; one sentence where the disk does not hold what was written."""
         lines = self.piece.read(self.path).splitlines()
-        return table_of(json.loads(b"[" + b",".join(lines) + b"]"))
+        parts = (lines[k : k + TOGETHER] for k in range(0, max(1, len(lines)), TOGETHER))
+        tables = [table_of(json.loads(b"[" + b",".join(part) + b"]")) for part in parts]
+        return pa.concat_tables(tables).combine_chunks()
 
     def _know(self, content: bytes) -> None:
         self._bytes = len(content)

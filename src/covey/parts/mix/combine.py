@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 from torch import Tensor
 
@@ -42,21 +43,20 @@ def combine(
     """
     stack = [rows] if isinstance(rows, Tensor) else list(rows)
     _check_shapes(factors, stack)
-    plans = [_plan(factor) for factor in _merged(factors)]
-    sources = [row for tensor in stack for row in (tensor if tensor.dim() == 2 else tensor[None])]
+    matrices, place = _planned(_merged(factors))
     width = stack[0].shape[-1]
     if out is None:
-        out = stack[0].new_empty((len(plans[-1][1]), width))
+        out = stack[0].new_empty((len(place), width))
     step = block or BLOCK_COLUMNS
 
     def work(start: int) -> None:
-        stop = min(start + step, width)
-        values: Sequence[Tensor] = [row[start:stop] for row in sources]
-        for matrix, spread in plans:
-            distinct = _product(matrix, values, stop - start)
-            values = [distinct[place] for place in spread.tolist()]
-        for target, value in zip(out, values, strict=True):
-            target[start:stop] = value
+        columns = min(step, width - start)
+        parts = (tensor.narrow(-1, start, columns) for tensor in stack)
+        rows = [row for part in parts for row in (part.unbind() if part.dim() == 2 else (part,))]
+        for matrix in matrices:
+            product = _product(matrix, rows, columns)
+            rows = list(product)
+        out[:, start : start + columns] = product.float()[place]
 
     each(work, range(0, width, step))
     return out
@@ -72,27 +72,40 @@ def _product(matrix: csr_array, rows: Sequence[Tensor], width: int) -> Tensor:
     return result
 
 
-CombinePlan = tuple[csr_array, np.ndarray[tuple[int], np.dtype[np.intp]]]
+Places = NDArray[np.intp]
 
 
-def _plan(factor: Factor) -> CombinePlan:
-    """Split a factor into its distinct rows and the place of each: equal rows are computed once.
+def _planned(factors: Sequence[Factor]) -> tuple[list[csr_array], Places]:
+    """The rows of each factor that the next one asks for, equal ones once, and the place of each row of the last.
 
-    The fully connected graph has one distinct row, a broadcast to a cluster one for each cluster.
+    The fully connected graph has one distinct row, a broadcast to a cluster one for each cluster; of the factor before
+    a broadcast nothing is worked out but the representatives' rows.
     """
+    matrix, place = _distinct(factors[-1])
+    matrices = [matrix]
+    for factor in reversed(factors[:-1]):
+        asked, column = np.unique(matrices[0].indices, return_inverse=True)
+        matrix, places = _distinct(factor[asked])
+        matrices[0].indices = places[column]
+        matrices.insert(0, matrix)
+    return matrices, place
+
+
+def _distinct(factor: Factor) -> tuple[csr_array, Places]:
+    """The distinct rows of a factor, without zeros, and the place of each row among them."""
     data, indices, indptr = factor.data.astype(np.float64), factor.indices.copy(), factor.indptr.copy()
     matrix = csr_array((data, indices, indptr), shape=factor.shape)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     seen: dict[bytes, int] = {}
-    spread = np.empty(matrix.shape[0], dtype=np.intp)
+    places = np.empty(matrix.shape[0], dtype=np.intp)
     chosen: list[int] = []
     for row, (start, stop) in enumerate(zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)):
         key = matrix.indices[start:stop].tobytes() + matrix.data[start:stop].tobytes()
-        spread[row] = seen.setdefault(key, len(seen))
-        if spread[row] == len(chosen):
+        places[row] = seen.setdefault(key, len(seen))
+        if places[row] == len(chosen):
             chosen.append(row)
-    return (matrix if len(chosen) == matrix.shape[0] else matrix[chosen]), spread
+    return (matrix if len(chosen) == matrix.shape[0] else matrix[chosen]), places
 
 
 def _merged(factors: Sequence[Factor]) -> list[Factor]:

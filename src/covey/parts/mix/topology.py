@@ -104,20 +104,22 @@ def between(
 
 def download(clusters: Ints, lead: Mapping[int, int], present: Bools) -> csr_array:
     """Every member that is present replaces its model by its representative's."""
-    nodes = np.flatnonzero(present).tolist()
-    return _identity_but(
-        len(clusters), {node: (np.array([lead[int(clusters[node])]]), np.ones(1)) for node in nodes}
-    )
+    column = np.arange(len(clusters))
+    column[present] = [lead[cluster] for cluster in clusters[present].tolist()]
+    return _picked(column, len(clusters))
 
 
 def collect(nodes: int, replied: Sequence[int]) -> csr_array:
     """The first factor, ``[old rows; replies] -> n rows``: a node's reply if any, else its old row."""
     column = np.arange(nodes)
     column[list(replied)] = nodes + np.arange(len(replied))
-    return csr_array(
-        (np.ones(nodes), column, np.arange(nodes + 1)),
-        shape=(nodes, nodes + len(replied)),
-    )
+    return _picked(column, nodes + len(replied))
+
+
+def _picked(column: Ints, width: int) -> csr_array:
+    """One entry in each row, a 1 in this column."""
+    nodes = len(column)
+    return csr_array((np.ones(nodes), column, np.arange(nodes + 1)), shape=(nodes, width))
 
 
 def messages(factor: csr_array) -> int:
