@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
@@ -298,10 +298,11 @@ class Trainer:
             raise ValueError(f"a sample has {x[0].size} values, the model takes {self._graph.input.features}")
         if len(order) and order.view(np.uint64).max() >= len(x):  # a negative number would be huge there
             raise ValueError(f"a batch names sample {order.max()} or {order.min()} of {len(x)}")
-        sizes = offsets[1:] - offsets[:-1]
-        if offsets[0] != 0 or offsets[-1] != len(order) or sizes.min(initial=1) <= 0:
+        ends = offsets.tolist()
+        sizes = [end - start for start, end in pairwise(ends)]
+        if ends[0] != 0 or ends[-1] != len(order) or min(sizes, default=1) <= 0:
             raise ValueError("a batch is empty, or the batches' offsets do not cover their order")
-        return int(sizes.max(initial=0))
+        return max(sizes, default=0)
 
     def _answers(self, y: Ints | Floats, samples: int) -> tuple[Ints | None, Floats | None]:
         """y as (labels, targets), of which the objective needs one."""

@@ -71,9 +71,9 @@ def test_nobody_is_where_all_differ_where_half_would_be_or_where_rows_stay_at_ho
     """0.4, 0.2, 0, -0.2 and -0.4 have the deviation 1.4826 x 0.2, three of which are 0.89: no client is beyond."""
     means = (0.4, 0.2, 0.0, -0.2, -0.4)
     ledger = Ledger(conduct={i: Conduct(compared=3, cosine=-1.2, apart=3 * m) for i, m in enumerate(means)})
-    assert astray(ledger) == {}
+    assert astray(ledger, ledger.conduct) == {}
     ledger.conduct[4].apart = 3 * -0.9
-    assert astray(ledger).keys() == {4}
+    assert astray(ledger, ledger.conduct).keys() == {4}
     assert refused_for_direction([Reply(id=4), Reply(id=1)], [0, 1], ledger) == {}
     assert list(refused_for_direction([Reply(id=4), Reply(id=1), Reply(id=0)], [0, 1, 2], ledger)) == [4]
     assert noted([*BESIDE_FOUR, [-1.0, 0.0]], keep=True)[0].conduct == {}
@@ -84,7 +84,8 @@ def test_who_goes_across_and_hardly_back_has_other_data() -> None:
     others = {i: Conduct(compared=2, cosine=0.7, apart=0.0) for i in range(8)}
     for cosine, wrong in ((-0.17, set()), (-0.18, {8})):
         one = Conduct(compared=2, cosine=2 * cosine, apart=2 * (cosine - 0.35))
-        assert astray(Ledger(conduct={**others, 8: one})).keys() == wrong
+        everybody = {**others, 8: one}
+        assert astray(Ledger(conduct=everybody), everybody).keys() == wrong
 
 
 def test_an_honest_minority_with_rotated_images_is_heard() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,6 +14,8 @@ LOGGED = (
     "batches",
 )  # statistics of every training, which only the log of the run uses
 DEEPEST = 50  # lists and tables inside one another
+WHOLE = (int, np.integer)
+PLAIN = (bool, int, float, str, np.ndarray, np.generic, Tensor, type(None))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,10 +47,15 @@ class Task:
     source: Literal["server", "peers"] = "server"
     columns: Tensor | None = None
 
-    @property
+    @cached_property
+    def rows(self) -> int:
+        """Rows that have to travel to the client."""
+        return len(self.models) - len(self.held)
+
+    @cached_property
     def nbytes(self) -> int:
-        """Bytes that have to travel to the client."""
-        rows = len(self.models) - len(self.held)
+        """Bytes that have to travel to the client; worked out once for a task that many get."""
+        rows = self.rows
         columns = self.models.shape[1] if self.models.dim() == 2 else 0
         columns = columns if self.columns is None else len(self.columns)
         floats = rows * (columns - self.shared) + (self.shared if rows else 0)
@@ -96,10 +104,12 @@ class Reply:
 
 def plain_bytes(value: Any) -> int:
     """Size of plain values on the wire: arrays as they are, 8 bytes per number, text in UTF-8."""
+    if isinstance(value, int | float):
+        return 8
     if isinstance(value, Mapping):
-        return sum(plain_bytes(v) for v in value.values())
+        return sum(map(plain_bytes, value.values()))
     if isinstance(value, list | tuple):
-        return sum(plain_bytes(v) for v in value)
+        return sum(map(plain_bytes, value))
     if isinstance(value, np.ndarray | Tensor):
         return int(value.nbytes)
     if isinstance(value, str):
@@ -119,7 +129,7 @@ def wrong_type(reply: Any) -> str:
     if not isinstance(reply.stats, Mapping) or not all(isinstance(name, str) for name in reply.stats):
         return "its statistics (stats) have no names"
     for name, value in reply.stats.items():
-        if isinstance(value, int | np.integer) and not (isinstance(value, bool) or is_whole(value)):
+        if isinstance(value, WHOLE) and not (isinstance(value, bool) or is_whole(value)):
             return f"its {name} is not a whole number of 64 bits"
         if not is_plain(value):
             return f"its {name} is neither an array nor a plain value but {_seen(value)}"
@@ -128,14 +138,12 @@ def wrong_type(reply: Any) -> str:
 
 def is_whole(value: Any) -> bool:
     """A whole number that fits into 64 bits, and not True or False."""
-    return (
-        isinstance(value, int | np.integer) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63
-    )
+    return isinstance(value, WHOLE) and not isinstance(value, bool) and -(2**63) <= int(value) < 2**63
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Whether a value can be kept or sent: arrays, numbers, texts, and lists and tables of them."""
-    if value is None or isinstance(value, bool | int | float | str | np.ndarray | np.generic | Tensor):
+    if isinstance(value, PLAIN):
         return True
     if depth > DEEPEST or not isinstance(value, list | tuple | Mapping):
         return False

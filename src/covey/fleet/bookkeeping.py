@@ -210,8 +210,8 @@ class WithBooks:
 def charge_trip(cost: Cost, task: Task, reply: Reply | None, trip: Trip, *, of_server: bool) -> None:
     """Adds the messages and bytes of one client; what the server asks itself is no message."""
     if not of_server:
-        rows_sent = len(task.models) - len(task.held)
-        cost.messages += rows_sent if task.source == "peers" else int(rows_sent > 0 or not len(task.models))
+        told = task.rows > 0 or not len(task.models)
+        cost.messages += task.rows if task.source == "peers" else int(told)
         cost.messages += int(reply is not None and (not task.keep or reply.sent(task) > 0))
     if task.source == "peers":
         cost.bytes_peer += trip.down
@@ -225,7 +225,8 @@ def _unpacked(outcome: Outcome, step: Step, task: Task, layout: Layout) -> Outco
     if outcome.reply is None:
         return outcome
     try:
-        return replace(outcome, reply=step.unpacked(outcome.reply, task, layout))
+        reply = step.unpacked(outcome.reply, task, layout)
+        return outcome if reply is outcome.reply else replace(outcome, reply=reply)
     except Exception as error:  # whatever a stranger sent
         return replace(
             outcome, reply=None, refused=f"its row cannot be read ({type(error).__name__}: {error})"

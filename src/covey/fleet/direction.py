@@ -1,6 +1,6 @@
 """Whose updates point away from the others', round after round: remembered, and refused where it is significant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -61,20 +61,17 @@ def median_cosines(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.median(others, axis=1))
 
 
-def astray(ledger: Ledger) -> dict[int, Conduct]:
-    """The clients whose updates have pointed away from the others' beyond what merely different data do."""
-    known = {client: one for client, one in ledger.conduct.items() if one.compared}
-    if not known:
+def astray(ledger: Ledger, clients: Iterable[int]) -> dict[int, Conduct]:
+    """Those of the clients whose updates have pointed away from the others' beyond what merely different data do."""
+    judged = ((client, one) for client in clients if (one := ledger.conduct[client]).compared >= UPDATES)
+    apart = {c: one for c, one in judged if one.apart / one.compared < -APART and one.cosine < least_of(one)}
+    if not apart:  # nearly always: then nobody else is looked at
         return {}
-    means = np.array([one.apart / one.compared for one in known.values()])
+    means = np.array([one.apart / one.compared for one in ledger.conduct.values() if one.compared])
     middle = float(np.median(means))
     spread = 1.4826 * float(np.median(np.abs(means - middle)))  # the deviation, if they are normal
-    limit = min(-APART, middle - DEVIATIONS * spread)
-    return {
-        client: one
-        for (client, one), mean in zip(known.items(), means.tolist(), strict=True)
-        if one.compared >= UPDATES and mean < limit and one.cosine < least_of(one)
-    }
+    limit = middle - DEVIATIONS * spread
+    return {client: one for client, one in apart.items() if one.apart / one.compared < limit}
 
 
 def least_of(one: Conduct) -> float:
@@ -86,12 +83,11 @@ def refused_for_direction(
     replies: Sequence[Reply], compared: Sequence[int], ledger: Ledger
 ) -> dict[int, str]:
     """Why the updates of those who point away are not used, by client; always fewer than half of those compared."""
-    found = astray(ledger)
-    wrong = [replies[place].id for place in compared if replies[place].id in found]
-    if 2 * len(wrong) >= len(compared):
+    found = astray(ledger, [replies[place].id for place in compared])
+    if 2 * len(found) >= len(compared):
         return {}
     return {
-        client: f"its updates point away from the others' (cosine {found[client].cosine / found[client].compared:.2f} "
-        f"in the mean of {found[client].compared}; guard.norm = 0 takes them)"
-        for client in wrong
+        client: f"its updates point away from the others' (cosine {one.cosine / one.compared:.2f} "
+        f"in the mean of {one.compared}; guard.norm = 0 takes them)"
+        for client, one in found.items()
     }

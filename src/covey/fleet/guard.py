@@ -65,7 +65,9 @@ class Lengths:
         found = []
         for here in self.places:
             units = (self.units if len(here) == len(self.slots) else self.units[here]).numpy()
-            found.append((here, (units @ units.T).astype(np.float64)))  # numpy works out one half, PyTorch both
+            found.append(
+                (here, (units @ units.T).astype(np.float64))
+            )  # numpy works out one half, PyTorch both
         return found
 
     @property
@@ -139,13 +141,12 @@ def lengths_of(
         torch.mul(compared, 1 / max(own[place, 0], SHORTEST), out=unit)
 
     each(measure, range(len(replies)))
-    starts: dict[int, list[float]] = {}  # many clients start from the same row
-    for place, (reply, row) in enumerate(zip(replies, rows, strict=True)):
-        if row.data_ptr() not in starts:
-            starts[row.data_ptr()] = [_length(row[part]) for part in cuts]
-        start[place, :2] = np.maximum(starts[row.data_ptr()], least)
-        own[place, 2:] = [np.linalg.norm(np.asarray(reply.stats[name], np.float64)) for name in directions]
-        start[place, 2:] = start[place, 0]
+    distinct = {row.data_ptr(): row for row in rows}  # many clients start from the same row
+    starts = {place: [_length(row[part]) for part in cuts] for place, row in distinct.items()}
+    start[:, :2] = np.maximum([starts[row.data_ptr()] for row in rows], least)
+    start[:, 2:] = start[:, :1]
+    for part, name in enumerate(directions, 2):
+        own[:, part] = [np.linalg.norm(np.asarray(reply.stats[name], np.float64)) for reply in replies]
     return Lengths(
         own,
         start,
@@ -158,7 +159,7 @@ def lengths_of(
 
 
 def _length(values: Tensor) -> float:
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64)) if len(values) else 0.0
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64)) if values.numel() else 0.0
 
 
 def medians_of_others(values: Array) -> Array:

@@ -253,7 +253,7 @@ class LocalFleet(WithBooks):
     def _trip(self, step: Step, task: Task, outcome: Outcome, measure: bool) -> Trip:
         """What it takes to ask one client, as it is sent."""
         reply, client = outcome.reply, outcome.id
-        spared = 4 * step.spared(self.layout) * (len(task.models) - len(task.held))
+        spared = 4 * step.spared(self.layout) * task.rows
         down = task.nbytes - spared if client >= 0 else 0
         up = 0 if reply is None or client < 0 else reply.sent(task)
         seconds = self._duration(step, client, down, up) * (client >= 0 or not measure)

@@ -61,7 +61,7 @@ def against(gram: Array, lengths: Array, counts: NDArray[np.bool_]) -> NDArray[n
 
 def odd_clients(ledger: Ledger) -> dict[int, Conduct]:
     """Those who keep pointing away, or of whose updates more than half were too long or backwards; the oddest first."""
-    away = astray(ledger)
+    away = astray(ledger, ledger.conduct)
     found = {
         client: one
         for client, one in ledger.conduct.items()
@@ -81,7 +81,7 @@ def odd_in_words(ledger: Ledger, names: Sequence[str] = ()) -> str:
             "the others': clients are too heterogeneous for one of them to stand out. Long updates were shortened; "
             'if some may lie, set robust.name = "clip".'
         )
-    away, said = astray(ledger), []
+    away, said = astray(ledger, ledger.conduct), []
     for client, one in list(odd.items())[:NAMED]:
         what = []
         if one.long:
