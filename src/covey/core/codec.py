@@ -187,7 +187,8 @@ def named_from_bytes(block: bytes) -> dict[str, Any]:
 
 def task_to_plain(task: Task) -> dict[str, Any]:
     """A task as names and values, `Task(**...)` of which is the task again."""
-    return {name: value for name, value in vars(task).items() if name != "columns" or value is not None}
+    named = {field.name: getattr(task, field.name) for field in fields(task)}
+    return {name: value for name, value in named.items() if name != "columns" or value is not None}
 
 
 def task_to_bytes(task: Task) -> bytes:

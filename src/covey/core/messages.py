@@ -15,7 +15,7 @@ LOGGED = (
 )  # statistics of every training, which only the log of the run uses
 DEEPEST = 50  # lists and tables inside one another
 WHOLE = (int, np.integer)
-PLAIN = (bool, int, float, str, np.ndarray, np.generic, Tensor, type(None))
+SIMPLE = (bool, int, float, str, np.ndarray, np.generic, Tensor, type(None))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +143,7 @@ def is_whole(value: Any) -> bool:
 
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Whether a value can be kept or sent: arrays, numbers, texts, and lists and tables of them."""
-    if isinstance(value, PLAIN):
+    if isinstance(value, SIMPLE):
         return True
     if depth > DEEPEST or not isinstance(value, list | tuple | Mapping):
         return False

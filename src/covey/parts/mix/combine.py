@@ -72,26 +72,23 @@ def _product(matrix: csr_array, rows: Sequence[Tensor], width: int) -> Tensor:
     return result
 
 
-Places = NDArray[np.intp]
-
-
-def _planned(factors: Sequence[Factor]) -> tuple[list[csr_array], Places]:
+def _planned(factors: Sequence[Factor]) -> tuple[list[csr_array], NDArray[np.intp]]:
     """The rows of each factor that the next one asks for, equal ones once, and the place of each row of the last.
 
     The fully connected graph has one distinct row, a broadcast to a cluster one for each cluster; of the factor before
     a broadcast nothing is worked out but the representatives' rows.
     """
-    matrix, place = _distinct(factors[-1])
-    matrices = [matrix]
+    last, place = _distinct(factors[-1])
+    matrices = [last]
     for factor in reversed(factors[:-1]):
-        asked, column = np.unique(matrices[0].indices, return_inverse=True)
+        asked, columns = np.unique(matrices[0].indices, return_inverse=True)
         matrix, places = _distinct(factor[asked])
-        matrices[0].indices = places[column]
+        matrices[0].indices = places[columns].astype(np.int32)
         matrices.insert(0, matrix)
     return matrices, place
 
 
-def _distinct(factor: Factor) -> tuple[csr_array, Places]:
+def _distinct(factor: Factor) -> tuple[csr_array, NDArray[np.intp]]:
     """The distinct rows of a factor, without zeros, and the place of each row among them."""
     data, indices, indptr = factor.data.astype(np.float64), factor.indices.copy(), factor.indptr.copy()
     matrix = csr_array((data, indices, indptr), shape=factor.shape)
