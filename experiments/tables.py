@@ -4,8 +4,10 @@ A table stands between `<!-- table: PAPER/TABLE SCALE -->` and `<!-- end -->`, t
 between `<!-- overview: PAPER -->` and `<!-- end -->`, a method beside the best of the others on every fleet between
 `<!-- scoreboard: PAPER/TABLE SCALE METHOD BASELINE -->` and `<!-- end -->` or, of one column,
 `<!-- best: PAPER/TABLE SCALE; METHOD; COLUMN -->` and `<!-- end -->`, and how many times a row's numbers the
-other rows' are between `<!-- times: PAPER/TABLE SCALE; ROW; COLUMN; COLUMN -->` and `<!-- end -->`; whether a method is
-shown to be non-inferior to the others between `<!-- noninferior: PAPER/TABLE SCALE METHOD -->` and `<!-- end -->`;
+other rows' are between `<!-- times: PAPER/TABLE SCALE; ROW; COLUMN; COLUMN -->` and `<!-- end -->`; one column with a
+line for each fleet, and what cases called `FLEET, WHERE` differ in side by side, between
+`<!-- across: PAPER/TABLE SCALE; COLUMN; ROW, COLUMN; ROW, COLUMN -->` and `<!-- end -->`; whether a method is shown to
+be non-inferior to the others between `<!-- noninferior: PAPER/TABLE SCALE METHOD -->` and `<!-- end -->`;
 whatever is there is replaced.
 """
 
@@ -35,6 +37,8 @@ BEST = re.compile(r"(<!-- best: (\S+) (\S+); ([^\n;]+); ([^\n]+?) -->\n).*?(<!--
 
 TIMES = re.compile(r"(<!-- times: (\S+) (\S+); ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+ACROSS = re.compile(r"(<!-- across: (\S+) (\S+); ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
 NONINFERIOR = re.compile(r"(<!-- noninferior: (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -44,6 +48,7 @@ def filled(text: str) -> str:
     text = SCOREBOARD.sub(lambda match: match[1] + scoreboard(*match.groups()[1:5]) + match[6], text)
     text = BEST.sub(lambda match: match[1] + beside_the_best(*match.groups()[1:5]) + match[6], text)
     text = TIMES.sub(lambda match: match[1] + times(*match.groups()[1:4]) + match[5], text)
+    text = ACROSS.sub(lambda match: match[1] + across(*match.groups()[1:4]) + match[5], text)
     text = NONINFERIOR.sub(lambda match: match[1] + told(*match.groups()[1:4]) + "\n" + match[5], text)
     return OVERVIEW.sub(lambda match: match[1] + overview(match[2]) + match[3], text)
 
@@ -121,6 +126,27 @@ def times(name: str, scale: str, what: str) -> str:
             pairs = [(values[case, row, column], values[case, base, column]) for column in columns]
             rows.append(line_of([case, row, *(number_in_words(ratios(*pair), "ratio") for pair in pairs)]))
     return "\n".join([*rows, "", made_by(name, scale, result)]) + "\n"
+
+
+def across(name: str, scale: str, what: str) -> str:
+    """One column: for every fleet a line for each row, and for each of the comparisons; side by side what cases called
+    `FLEET, WHERE` (or `WHERE` alone) differ in."""
+    result = read_stored(name, scale)
+    column, *compared = what.split("; ")
+    cells = {(c["case"], c["row"], c["column"]): c for c in result["cells"]}
+    parted = {case: case.rpartition(", ")[::2] for case, _, _ in cells}
+    where = list(dict.fromkeys(place for _, place in parted.values()))
+    lines = [(row, row, column) for row in dict.fromkeys(row for _, row, _ in cells)]
+    lines += [(f"{row}: {better}", row, better) for row, better in (one.split(", ", 1) for one in compared)]
+    fleets = dict.fromkeys(fleet for fleet, _ in parted.values())
+    head = [*(["fleet"] if any(fleets) else []), column, *where]
+    rows = [line_of(head), "|" + " --- |" * len(head)]
+    for fleet in fleets:
+        for title, row, asked in lines:
+            found = [cells.get((f"{fleet}, {place}" if fleet else place, row, asked)) for place in where]
+            begin = [fleet, title] if any(fleets) else [title]
+            rows.append(line_of([*begin, *(words_of(cell) if cell else "" for cell in found)]))
+    return "\n".join([*rows, "", made_by(name, scale, result), result["note"]]).rstrip() + "\n"
 
 
 def in_percent(share: float) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from covey.errors import UserError
 from covey.parts.steps import Train
 from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.private import Noised
+from covey.parts.steps.scale import TellScale
 from covey.parts.steps.served import Serving
 from covey.privacy.sketch import SketchClasses
 from covey.settings.catalogue import STEPS
@@ -191,6 +193,48 @@ def test_how_many_samples_there_are_cannot_be_read_off_the_work_that_is_too_much
             site.bounds = Patient(passes=1.0)
             answer = asked(site, step)
             assert ("1.28 times" in answer.get("refused", "")) == refused
+
+
+@pytest.mark.parametrize("name", ["Noised", "ExampleTrain", "SecureUpdate"])
+@pytest.mark.parametrize("clip", [3e38, 1e-300])
+def test_a_clip_length_at_which_float32_ends_or_rounds_is_refused(name: str, clip: float) -> None:
+    """One gradient of 1e38 more, and their sum is endless; whether it is no noise hides."""
+    plain = step_to_plain(made(name))
+    plain["settings"]["clip"] = clip
+    answer = from_bytes(a_site().answer(one_request(step=plain)))
+    assert f"clip is {clip:g}" in answer["refused"]
+    assert "reply" not in answer
+
+
+def test_which_half_a_sample_is_in_is_no_function_of_the_runs_seed() -> None:
+    """The server knows that: without its first sample a client would have half of all in the other half."""
+    step, sums = made("ClassMeans", privacy=Privacy(epsilon=1000.0)), []
+    for _ in range(2):
+        table = np.asarray(asked(a_site(), step)["reply"]["stats"]["table"])[:, :, 0].round()
+        sums.append(table)
+    assert (sums[0].sum(axis=0) == sums[1].sum(axis=0)).all()
+    assert (sums[0] != sums[1]).any()
+
+
+def test_that_there_is_no_test_sample_is_told_under_noise_as_that_there_is_one() -> None:
+    share = shares()[0]
+    for count in (0, 1):
+        rest = share.test.select(slice(0, count))
+        assert isinstance(share.train, Samples)
+        assert isinstance(rest, Samples)
+        site = Site((share.train, rest), name="site", budget=1e6, bounds=Patient())
+        assert set(asked(site, made("NoisyEvaluate"))["reply"]["stats"]) == {"accuracy", "epsilon"}
+        assert site.account.epsilon == 1.0
+
+
+def test_a_scale_that_makes_a_pixel_no_number_does_not_tell_that_it_is_there() -> None:
+    """0 / 0 where a pixel is the mean and the deviation too small for float32: the sum would fail."""
+    step = TellScale(privacy=Privacy(epsilon=1.0))
+    scale = {"scale": [[0.0], [1e-60]]}
+    answer = from_bytes(
+        a_site().answer(one_request(step=step_to_plain(step), model={**SPEC.plain(), **scale}))
+    )
+    assert answer["reply"]["stats"]["epsilon"] == 1.0
 
 
 @pytest.mark.parametrize("name", ["TellLabel", "LabelSummary", "SketchClasses"])

@@ -368,6 +368,23 @@ def test_a_site_answers_a_bounded_number_of_questions(monkeypatch: pytest.Monkey
     assert account.epsilon == pytest.approx(0.2)
 
 
+def test_two_accounts_of_the_same_data_are_not_two_budgets(tmp_path: Path) -> None:
+    """Two sites that both began before anything was told, each with a state of its own: the second tells nothing."""
+    first, second = (
+        PrivacyAccount(tmp_path / name, data=lambda: "rows", budget=8.0, anchor=tmp_path / "elsewhere")
+        for name in ("one", "two")
+    )
+    first.spend(0.5)
+    for told in (
+        lambda: second.spend(0.25),
+        lambda: second.lose(Loss(what="updates", mechanism="local", noise=9.0)),
+    ):
+        with pytest.raises(Refused, match="more is told of these data than this account knows of"):
+            told()
+    assert second.total() == 0.0
+    first.spend(0.5)
+
+
 def test_an_anchor_notices_that_the_whole_state_was_deleted(tmp_path: Path) -> None:
     """Of the same data, under whatever folder; other data have an account of their own."""
     anchor, loss = tmp_path / "elsewhere", Loss(what="updates", mechanism="local", noise=4.0)

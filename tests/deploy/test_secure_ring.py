@@ -1,7 +1,7 @@
 """SecAgg+ on a sparse graph, with Flower's primitives: the same sum, drop-outs up to the threshold, fewer bytes."""
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -80,6 +80,31 @@ def test_the_sum_of_a_ring_is_the_simulations_whoever_leaves(away: tuple[int, ..
     assert there == same == [i for i in range(CLIENTS) if i not in away]
     assert np.array_equal(total, expected)
     assert total[0] > NUMBER_LEVELS
+
+
+@dataclass
+class TwoFaced(Circle):
+    """A server that asks client 0 for the noise on which that counts, and all others for hardly any."""
+
+    def ask(self, step: Step, tasks: dict[int, Task]) -> list[Reply]:
+        if not isinstance(step, SecureUpdate):
+            return super().ask(step, tasks)
+        less = replace(step, share=2.0)
+        return [(step if i == 0 else less)(self.clients[i], task) for i, task in sorted(tasks.items())]
+
+
+def test_whoever_is_asked_for_other_noise_than_its_neighbours_stays_under_their_masks() -> None:
+    """Its account counts the noise of those who must stay, for which all must have been asked for the same."""
+    ask = replace(UPDATE, share=1e4)
+    longest, within = CLIENTS * NUMBER_LEVELS, 12 * 1e4 * CLIENTS**0.5
+    total, _ = masked_sum(Circle(), ask, TASKS, 8, 4)
+    assert np.abs(total).max() < longest + within
+    found, _ = masked_sum(TwoFaced(), ask, TASKS, 8, 4)
+    assert np.abs(found).max() > 10 * (longest + within)
+    total, _ = masked_sum(
+        Circle(away={UPDATE.kind: {3}}), ask, TASKS, 8, 4
+    )  # whose masks the others' shares take off
+    assert np.abs(total).max() < longest + within
 
 
 def test_two_neighbours_that_leave_are_too_many_for_four() -> None:

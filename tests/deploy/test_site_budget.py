@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from covey.core.codec import from_bytes
-from covey.core.privacy_loss import Loss
+from covey.core.privacy_loss import Loss, losses_of, plain_losses
 from covey.core.round import Task, run_rounds
 from covey.deploy.privacy_account import PrivacyAccount
+from covey.deploy.run import plan_of
 from covey.deploy.site import UNSAID
 from covey.deploy.site_bounds import check_choice, check_counted
 from covey.deploy.site_data import MOST_UNCOUNTED
@@ -257,7 +258,7 @@ def test_what_a_plan_would_cost_does_not_tell_how_many_samples_a_site_has(tmp_pa
             PrivacyAccount(tmp_path, data=str, budget=4.0).check_plan(cost, 5)
         said.add(str(refused.value))
     assert said == {
-        "the run's updates in 5 rounds would make this site's privacy loss more than its budget of 4 per sample"
+        "5 rounds of this run would make this site's privacy loss more than its budget of 4 per sample"
     }
 
 
@@ -271,12 +272,33 @@ def test_a_run_that_a_budget_cannot_last_for_is_refused_before_its_first_round()
         fleet.begin(1)
     lost = composed({Loss(what="updates", mechanism="local", noise=10.0): 40}, 1e-5, "sample")
     assert (
-        "site site-0 is left out for now: the run's updates in 40 rounds would make this site's privacy loss "
+        "site site-0 is left out for now: 40 rounds of this run would make this site's privacy loss "
         f"{lost:.3g} per sample; its budget is 4 per sample, of which 0 is spent"
     ) in said
+    beside = plain_losses({Loss(what="evaluations", mechanism="stated", noise=0.3): 10})
+    measured = deployed(Hand(sites(budget=4.0)), plan={**plan, "rounds": 10, "beside": beside}, patience=0.0)
+    with pytest.raises(RunError, match="0 of 4 sites came"):
+        measured.begin(1)
     fewer = deployed(Hand(sites(budget=4.0)), plan={**plan, "rounds": 10})
     assert fewer.begin(1) == list(range(CLIENTS))
     assert deployed(Hand(sites()), plan=plan).begin(1) == list(range(CLIENTS))
+
+
+def test_a_plan_counts_evaluations_and_what_is_told_once() -> None:
+    private = {"level": "example", "epsilon": 8.0, "evaluations": 0.3}
+    config = resolve(
+        {
+            "data": {"name": "digits", "clients": 4},
+            "method": {"name": "covey"},
+            "private": private,
+            "rounds": 30,
+        }
+    )
+    told = losses_of(plan_of(config, 4)["beside"])
+    assert told.pop(Loss(what="evaluations", mechanism="stated", noise=0.3)) == 30
+    [(sketch, times)] = told.items()
+    assert (sketch.what, times) == ("embeddings", 1)
+    assert composed(told, 5e-6, "sample") == pytest.approx(1.0, rel=1e-3)  # an eighth
 
 
 def test_training_on_clipped_gradients_plans_as_many_steps_as_it_takes() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from covey.report.seeds import number_in_words
 from experiments.spec import all_experiments, read_experiment
-from experiments.tables import beside_the_best, filled, line_of, overview_line, times
+from experiments.tables import across, beside_the_best, filled, line_of, overview_line, times
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,6 +57,22 @@ def test_how_many_times_a_rows_numbers_the_others_are() -> None:
     assert any(line.startswith("| PACS | IFCA | 2.611 [") for line in lines)
     assert any(line.startswith("| PACS | FedAvg | over ") for line in lines)
     assert not any("| ours (centralised) |" in line for line in lines[1:])
+
+
+def test_cases_that_differ_in_one_thing_stand_side_by_side() -> None:
+    lines = across(
+        "privacy/devices", "small", "accuracy, mean over clients; covey, more than FedAvg"
+    ).splitlines()
+    assert lines[0].startswith("| fleet | accuracy, mean over clients | epsilon 16 | epsilon 8 | ")
+    assert lines[2].startswith("| rotated | covey | 0.8972 ± 0.0016 | ")
+    assert [line.split(" | ")[1] for line in lines[2:6]] == [
+        "covey",
+        "FedAvg",
+        "FedAvgM",
+        "covey: more than FedAvg",
+    ]
+    alone = across("privacy/silos", "small", "accuracy, mean over clients").splitlines()
+    assert alone[0].startswith("| accuracy, mean over clients | epsilon 16 | ")
 
 
 def test_a_method_beside_the_best_of_the_federated_others() -> None:

@@ -178,6 +178,9 @@ def test_a_client_adds_its_update_to_the_row_of_its_choice() -> None:
     )
     assert values[1].tolist() == pytest.approx([0.5, -((15 / 16) ** 0.5)], abs=1e-5)
     assert (chosen.tolist(), short) == ([0.0, 2.0, 0.0], 0.0)  # one short, one long: 1/2 - 1/2
+    # a row that is not there: to fail would tell the choice
+    far = ask.numbers(torch.tensor([0.0, -2.0]), slot=7)
+    assert far.tolist() == ask.numbers(torch.tensor([0.0, -2.0]), slot=2).tolist()
 
 
 def test_a_table_that_is_too_long_counts_as_one() -> None:

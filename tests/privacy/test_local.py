@@ -25,7 +25,7 @@ from covey.training.bench.choose import choose_bench
 from covey.training.bench.clipping import ClippedSums, Clipping, poisson_batches
 from covey.training.bench.torch_bench import TorchBench
 from covey.training.models import build
-from covey.training.objective import Classification
+from covey.training.objective import Classification, NextToken
 from covey.training.rows import read_row
 from covey.training.survival import Cox
 
@@ -212,15 +212,27 @@ def test_evaluations_under_noise_are_counted() -> None:
     assert {loss.noise for loss in evaluations} == {4.0}
 
 
-def test_an_objective_that_mixes_samples_has_no_gradient_of_one() -> None:
-    """One sample that is at risk beside all others moves the sum by eight clip lengths, however they are clipped."""
+@pytest.mark.parametrize("clip", [50.0, 2.0, 1.0])
+def test_a_long_text_moves_a_sum_by_its_own_gradient_alone(clip: float) -> None:
+    """The loss of a batch is a mean over all tokens: 40 more of them would make the gradients of all others shorter."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(5, 1))
-    nn.init.ones_(model[0].weight)
-    x = torch.cat([torch.randn(60, 5), torch.full((1, 5), 9.0)])
-    y = torch.cat([10 * torch.rand(60), torch.tensor([-99.0])])
-    sums = ClippedSums(model)
-    without, with_it = (sums(Cox(), x[:count], y[:count], 1.0) for count in (60, 61))
-    assert float((with_it - without).norm()) > 5
+    model = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12), Last())
+    x = torch.zeros(9, 40, dtype=torch.long)
+    x[:8, :2], x[8] = torch.randint(1, 12, (8, 2)), torch.randint(1, 12, (40,))
+    goal = NextToken()
+    target, sums = goal.target(x, torch.randint(1, 12, (9,))), ClippedSums(model)
+    with_it, without = (sums(goal, x[:count], target[:count], clip) for count in (9, 8))
+    assert float((with_it - without).norm()) <= clip * (1 + 1e-5)
+
+
+class Last(nn.Module):
+    """Classes before places, as PyTorch's loss has them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2)
+
+
+def test_an_objective_that_mixes_samples_has_no_gradient_of_one() -> None:
+    """One sample that is at risk beside all others changes the gradients of all."""
     with pytest.raises(UserError, match="what one sample costs depends on the others"):
         TorchBench(nn.Sequential(nn.Linear(5, 1)), Cox()).with_opacus()

@@ -85,6 +85,7 @@ class PrivacyAccount:
                 f"a summary of epsilon {epsilon:g} is refused: {self.epsilon:g} of the budget of {most:g} is spent "
                 "(epsilon per sample)"
             )
+        self._check_alone()
         if self.folder is not None:
             write_kept(self.folder / "epsilon", repr(total))
         self.epsilon = total
@@ -102,6 +103,7 @@ class PrivacyAccount:
                 f"{what} is refused: with it more than all of the budget of {self.budget:g} would be spent "
                 "(epsilon per sample)"
             )
+        self._check_alone()
         if self.folder is not None:
             write_kept(self.folder / "updates.json", json.dumps(plain_losses(told)))
         self.told = told
@@ -109,18 +111,21 @@ class PrivacyAccount:
         self._keep_anchor()
 
     def check_plan(self, planned: Told, rounds: int) -> None:
-        """Refuses a run whose updates, all of them, would spend more than is left; said before the first round.
+        """Refuses a run of which all that is planned would spend more than is left; said before the first round.
 
         The noise of single steps follows from the number of samples: then the loss would tell it, for nothing.
         """
         if self.budget is None or not planned:
             return
-        told = dict(self.told)
+        told, stated = dict(self.told), self.epsilon
         for loss, times in planned.items():
-            add_loss(told, loss, times)
-        total = self.composed(self.epsilon, told)
+            if loss.mechanism == "stated":  # as it will be booked
+                stated += loss.noise * times
+            else:
+                add_loss(told, loss, times)
+        total = self.composed(stated, told)
         if total > self.budget * (1 + 1e-9):
-            would = f"the run's updates in {rounds} rounds would make this site's privacy loss"
+            would = f"{rounds} rounds of this run would make this site's privacy loss"
             if any(loss.mechanism == "steps" and loss.what == "updates" for loss in told):
                 raise Refused(f"{would} more than its budget of {self.budget:g} per sample")
             before = self.composed(self.epsilon, self.told)
@@ -204,18 +209,32 @@ class PrivacyAccount:
 
     def _compare_anchor(self) -> None:
         """Refuses to start where more was told of these data than the account knows."""
+        if (more := self._told_elsewhere()) is None:
+            self._keep_anchor()
+        elif more:
+            raise UserError(
+                f"--anchor: {more}: it was deleted, set back, or is another one; put the old one back"
+            )
+
+    def _check_alone(self) -> None:
+        """Refuses to tell anything once somebody else told of the same data: two accounts would be two budgets."""
+        if self.anchor is not None and self._told_elsewhere():
+            raise Refused(
+                "more is told of these data than this account knows of: another one tells, too (--anchor)"
+            )
+
+    def _told_elsewhere(self) -> str | None:
+        """In words what the anchor knows of these data and the account does not; None without an anchor's file."""
         found = kept_in(self._anchored, _anchor, None, "--anchor")
         if found is None:
-            self._keep_anchor()
-            return
-        epsilon, updates = found
-        here = sum(self.told.values())
-        if epsilon > self.epsilon * (1 + 1e-9) or updates > here:
-            raise UserError(
-                f"--anchor: of these data epsilon {epsilon:g} in answers and {updates} updates and steps under noise "
-                f"were told ({self._anchored}), and --state {self.folder} knows of {self.epsilon:g} and {here}: it was "
-                "deleted, set back, or is another one; put the old one back"
-            )
+            return None
+        (epsilon, updates), here = found, sum(self.told.values())
+        if epsilon <= self.epsilon * (1 + 1e-9) and updates <= here:
+            return ""
+        return (
+            f"of these data epsilon {epsilon:g} in answers and {updates} updates and steps under noise were told "
+            f"({self._anchored}), and --state {self.folder} knows of {self.epsilon:g} and {here}"
+        )
 
 
 def write_kept(file: Path, content: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from covey.core.privacy_loss import Loss, Told, add_loss, answers_called, plain_losses
 from covey.data import load
 from covey.data.realign import realigned
 from covey.data.schema import Schema, read_schema
@@ -19,11 +20,13 @@ from covey.deploy.fleet import SiteFleet
 from covey.deploy.outcomes import Turnout
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
-from covey.deploy.study import SiteStudy
+from covey.deploy.study import SiteStudy, parts_of
 from covey.deploy.transport import Transport
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import UserError
 from covey.fleet.fit import check_steps
+from covey.parts.measure import POINTS
+from covey.parts.steps.privacy import Privacy
 from covey.parts.steps.scale import TellScale
 from covey.runs.config import Config
 from covey.runs.sections import DataSection, model_settings
@@ -98,7 +101,7 @@ def site_fleet(
         method=method.name,
         lost=dict(agreed.lost) if agreed else {},
         study=study,
-        plan={"step": step_to_plain(method.local), "rounds": rounds_of_a_site(config, least)},
+        plan=plan_of(config, least),
         scaling=scaling if asks_for_scale(dataset) else None,
     )
 
@@ -196,6 +199,38 @@ def without_rows(schema: Schema) -> Dataset:
         features=schema.inputs,
         schema=schema,
     )
+
+
+def plan_of(config: Config, sites: int) -> dict[str, Any]:
+    """What the run is going to ask of a site, by which the site sees whether its budget lasts.
+
+    `beside` its updates: what each step among the method's parts tells once, and the evaluations.
+    """
+    beside: Told = {}
+    for loss in map(loss_of_asking, parts_of(config.method)):
+        if loss is not None:
+            add_loss(beside, loss)
+    if config.private is not None and (epsilon := config.private.evaluations) is not None:
+        every, rounds = config["measure"]["every"], config.top.rounds
+        every = max(1, rounds // POINTS) if every == "auto" else every
+        add_loss(
+            beside,
+            Loss(what="evaluations", mechanism="stated", noise=epsilon),
+            times=math.ceil(rounds / every),
+        )
+    step = step_to_plain(config.method.local)
+    return {"step": step, "rounds": rounds_of_a_site(config, sites), "beside": plain_losses(beside)}
+
+
+def loss_of_asking(part: Any) -> Loss | None:
+    """What one answer to a step costs, if it is known before it is asked."""
+    if getattr(part, "counted", False) is True and hasattr(part, "loss"):
+        found: Loss = part.loss
+        return found
+    privacy = getattr(part, "privacy", None)
+    if isinstance(privacy, Privacy) and privacy.counted and privacy.epsilon is not None:
+        return Loss(what=answers_called(part.kind), mechanism="stated", noise=privacy.epsilon)
+    return None
 
 
 def rounds_of_a_site(config: Config, sites: int) -> int:

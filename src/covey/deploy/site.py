@@ -14,6 +14,7 @@ from torch import nn
 
 from covey.core import Client, Reply, Task
 from covey.core.codec import named_from_bytes, reply_to_plain, to_bytes
+from covey.core.privacy_loss import losses_of
 from covey.data.schema import Schema
 from covey.data.types import ClientShare, Dataset, Federation
 from covey.deploy.audit import AUDIT_FILE as AUDIT
@@ -210,12 +211,14 @@ class Site:
         }
 
     def check_plan(self, plan: Any) -> None:
-        """Refuses a run that this site's budget cannot last for, where its training says what it costs."""
+        """Refuses a run that this site's budget cannot last for, as far as its steps say what they cost."""
         if not plan or self.budget is None:
             return
         step, rounds = step_from_plain(plan["step"]), int(plan["rounds"])
+        told = losses_of(plan.get("beside", []))
         if getattr(step, "accounted", False) and hasattr(step, "planned"):
-            self.account.check_plan(step.planned(len(self.data.train_samples), rounds), rounds)
+            told |= step.planned(len(self.data.train_samples), rounds)
+        self.account.check_plan(told, rounds)
 
     def use(self, schema: Any) -> None:
         """The run's columns from here on; where it says none, this site's own."""

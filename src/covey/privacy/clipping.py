@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from covey.parts.steps.gaussian_noise import length
+from covey.settings.ranges import LONGEST, SHORTEST
 
 RATE = 0.2  # eta of Andrew et al.: how fast the clip length follows
 SHARE = 20.0  # the noise on the count of short updates is a 20th of the clients that are expected
@@ -44,4 +45,5 @@ class Split:
 
 def next_clip(clip: float, share: float, quantile: float) -> float:
     """C <- C exp(-eta (b - gamma)), b the noisy share of short updates, gamma the quantile."""
-    return clip * math.exp(-RATE * (min(1.0, max(0.0, share)) - quantile))
+    found = clip * math.exp(-RATE * (min(1.0, max(0.0, share)) - quantile))
+    return min(max(found, SHORTEST), LONGEST)

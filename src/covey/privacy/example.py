@@ -13,7 +13,7 @@ from covey.core.privacy_loss import Loss, Told
 from covey.errors import Refused
 from covey.parts.steps.gaussian_noise import system_gaussian
 from covey.parts.steps.train import Train, best_row
-from covey.settings import Count, Epsilon, Positive, Range
+from covey.settings import ClipLength, Count, Epsilon, Range
 from covey.training.bench.clipping import Clipping, opacus_library, poisson_batches
 
 
@@ -33,7 +33,7 @@ class ExampleTrain(Step):
     """
 
     train: Train
-    clip: Positive
+    clip: ClipLength
     epsilon: Epsilon
     delta: Annotated[float, Range(above=0, below=1)]
     rounds: Count

@@ -187,7 +187,8 @@ def masked_sum(
         fleet.ledger.note_refusal(
             client, kind=SecureUnmask.kind, round=getattr(fleet, "round", 0), reason=reason
         )
-    return from_ring(unmasked(added(list(arrived.values())), shares, there, gone, keys, ring, dealt)), there
+    total = added(list(arrived.values()))
+    return from_ring(unmasked(total, shares, there, gone, keys, ring, dealt, update.terms)), there
 
 
 def are_keys(pair: tuple[bytes, bytes], client: int, fleet: Fleet) -> bool:
@@ -210,6 +211,7 @@ def unmasked(
     keys: Mapping[int, tuple[bytes, bytes]],
     ring: Neighbours,
     dealt: Dealt,
+    terms: bytes,
 ) -> Masked:
     """The sum without the masks: of who is there their own, of who is gone those that it shared with its neighbours."""
     count = len(total)
@@ -219,7 +221,7 @@ def unmasked(
     for client in gone:
         key = secret(client, shares[client][: ring.threshold], "key", dealt, keys)
         for other in ring.of[client].intersection(there):
-            total = total - signed_mask(other, client, pair_mask(key, keys[other][0], count))
+            total = total - signed_mask(other, client, pair_mask(key, keys[other][0], count, terms))
     return total
 
 

@@ -44,9 +44,11 @@ def public_bytes(key: ec.EllipticCurvePublicKey) -> bytes:
     return bytes(key.public_bytes(serialization.Encoding.PEM, form))
 
 
-def shared_key(own: ec.EllipticCurvePrivateKey, other: ec.EllipticCurvePublicKey) -> bytes:
-    """What only these two can compute: 32 bytes in base 64."""
-    found = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=None)
+def shared_key(
+    own: ec.EllipticCurvePrivateKey, other: ec.EllipticCurvePublicKey, about: bytes = b""
+) -> bytes:
+    """What only these two can compute, and only of the same thing: 32 bytes in base 64."""
+    found = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=about)
     return base64.urlsafe_b64encode(found.derive(own.exchange(ec.ECDH(), other)))
 
 

@@ -22,7 +22,7 @@ from covey.errors import Refused, UserError
 from covey.parts.steps.gaussian_noise import length
 from covey.parts.steps.private import clipped, unmoved
 from covey.privacy.secure_letters import SCALAR, both_commitments, commitment, opened, primitives, scalar_of
-from covey.settings import Count, NotNegative, PartBelowOne, Positive, Range
+from covey.settings import ClipLength, Count, NotNegative, PartBelowOne, Range
 from covey.training.rows import Layout
 
 Masked = NDArray[np.uint32]
@@ -77,10 +77,10 @@ def mask(key: bytes, count: int) -> Masked:
     return np.frombuffer(stream, "<u4").astype(np.uint32)
 
 
-def pair_mask(own: bytes, other: bytes, count: int) -> Masked:
+def pair_mask(own: bytes, other: bytes, count: int, about: bytes = b"") -> Masked:
     """The mask that two clients share, from the private key of one and the public key of the other."""
     crypto = primitives()
-    key = crypto.shared_key(crypto.private_key(own), crypto.public_key(other))
+    key = crypto.shared_key(crypto.private_key(own), crypto.public_key(other), about)
     return mask(base64.urlsafe_b64decode(key), count)
 
 
@@ -271,7 +271,7 @@ class SecureUpdate(Step):
     """
 
     step: Step
-    clip: Positive
+    clip: ClipLength
     share: NotNegative = 0.0
     bits: Annotated[int, Range(1, 30)] = BITS
     rows: Count = 1
@@ -301,6 +301,15 @@ class SecureUpdate(Step):
         """How far a client moves the sum at most, in whole numbers."""
         return float(2**self.bits * math.hypot(1.0, self.short / 2))
 
+    @property
+    def terms(self) -> bytes:
+        """By which a client counts the noise of the others; masks of clients that were told others stay in the sum.
+
+        Without noise of the clients nobody counts any.
+        """
+        numbers = (self.clip, self.share, self.bits, self.rows, self.counted, self.short)
+        return " ".join(repr(float(number)) for number in numbers).encode() if self.share else b""
+
     def __call__(self, client: Client, task: Task) -> Reply:
         try:
             reply = self.step(client, task)
@@ -320,7 +329,8 @@ class SecureUpdate(Step):
     def numbers(self, update: Tensor, slot: int) -> Integers:
         """What the client adds, without noise."""
         levels, room = 2**self.bits, math.sqrt(1 - self.counted**2)
-        place = slot if self.rows > 1 else 0
+        # whatever a server calls its rows: a failure would tell the choice
+        place = max(0, min(slot, self.rows - 1))
         rows = np.zeros((self.rows, len(update)), np.int64)
         rows[place] = quantised(update, room * self.clip, room * levels)
         parts = [rows.ravel()]
@@ -354,7 +364,7 @@ class SecureUpdate(Step):
         for other in shares:
             if int(other) != client.id:
                 public = bytes.fromhex(kept["public"][other])
-                shared = pair_mask(bytes.fromhex(kept["sk1"]), public, len(ring))
+                shared = pair_mask(bytes.fromhex(kept["sk1"]), public, len(ring), self.terms)
                 ring = ring + signed_mask(client.id, int(other), shared)
         client.state["secure"] = {**kept, "sent": True}
         return ring

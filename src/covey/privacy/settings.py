@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from covey.errors import UserError
 from covey.privacy.accountant import Accountant
-from covey.settings import Count, Epsilon, Positive, Range, only_with, validated_in
+from covey.settings import ClipLength, Count, Epsilon, Range, only_with, validated_in
 
 Level = Literal["client", "local", "example"]
 GRADIENT = 1.0  # the clip length of a sample's gradient, unless another is given
@@ -46,9 +46,9 @@ class Private:
     epsilon: Epsilon | None = None
     delta: Annotated[float, Range(1e-15, below=1)] = 1e-5
     noise: Annotated[float, Range(1e-9, 1e9)] | None = None
-    clip: Positive | Literal["auto", "adaptive"] = "auto"
+    clip: ClipLength | Literal["auto", "adaptive"] = "auto"
     quantile: Annotated[float, Range(above=0, below=1)] = 0.5
-    first_clip: Positive = 0.1
+    first_clip: ClipLength = 0.1
     sampling: Literal["poisson", "method"] = "poisson"
     accountant: Accountant = "pld"
     least: Count = 1

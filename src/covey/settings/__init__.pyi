@@ -1,5 +1,6 @@
 from .ranges import BelowHalf as BelowHalf
 from .ranges import Chance as Chance
+from .ranges import ClipLength as ClipLength
 from .ranges import Count as Count
 from .ranges import DecayRate as DecayRate
 from .ranges import Epsilon as Epsilon

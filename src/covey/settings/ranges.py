@@ -67,5 +67,7 @@ DecayRate = Annotated[float, Range(above=0, most=1)]
 PartBelowOne = Annotated[float, Range(0, below=1)]
 # of differential privacy; e^1000 protects nobody any more
 Epsilon = Annotated[float, Range(above=0, most=1000)]
+SHORTEST, LONGEST = 1e-9, 1e9  # beyond these float32 rounds or ends, and no noise hides at whose data it does
+ClipLength = Annotated[float, Range(SHORTEST, LONGEST)]
 Width = Annotated[int, Range(1, 100_000)]  # of a layer
 Seed = Annotated[int, Range(0, 2**63 - 1)]

@@ -1,5 +1,6 @@
 """What the samples of each label look like on average, in a few numbers, with differential privacy."""
 
+import secrets
 from dataclasses import replace
 from functools import lru_cache
 
@@ -42,8 +43,10 @@ class ClassMeans(Step):
         label_counts(
             client.train.labels(), labels=labels, who=f"client {client.id}"
         )  # refuses unknown labels
-        # no sample's half may depend on how many others there are: then one sample would change more than its own row
-        halves = client.rng.integers(0, 2, len(y))
+        # drawn one by one, and where the server knows the run's seed from chance that it does not know: else a sample
+        # that is missing would move all behind it to others' halves
+        rng = np.random.default_rng(secrets.randbits(128)) if client.live else client.rng
+        halves = rng.integers(0, 2, len(y))
         table = table_of_classes(sketches(as_numbers(x).numpy(), self.size), y.numpy(), halves, labels)
         privacy = self.privacy
         if client.live and privacy.noise == "simulated":

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
+import torch
 
 from covey.core import SHARE, Client, Known, Reply, Stat, Step, Task, step
 from covey.errors import Refused
@@ -47,13 +48,16 @@ class NoisyEvaluate(Step):
                 f"{self.kind} has noise for one test sample, and this model would be trained or chosen on training data"
             )
         slot, row = served_row(client, task, self.serving)
-        outputs, target = outputs_of(client, row, *client.test.tensors())
-        scores = client.bench.objective.scores(outputs, target) if len(target) else {}
+        objective, (x, y) = client.bench.objective, client.test.tensors()
+        scores = objective.scores(*outputs_of(client, row, x, y)) if len(y) else {}
+        # silence would say that there is no sample
+        if client.live and not len(y) and objective.main == "accuracy":
+            scores = {"accuracy": torch.zeros(0)}
         if "accuracy" not in scores:
             return Reply(id=client.id, slot=slot)
         privacy = Privacy(epsilon=self.epsilon, noise="opendp" if client.live else "simulated")
         spent = booked(client, privacy)
-        counts = np.array([float(scores["accuracy"].double().sum()), float(len(target))])
+        counts = np.array([float(scores["accuracy"].double().sum()), float(len(y))])
         right, samples = add_noise(counts, sensitivity=CHANGED, privacy=privacy, rng=client.rng)
         size = max(1, round(samples))
         share = float(np.clip(right / size, 0.0, 1.0))

@@ -12,7 +12,7 @@ from covey.core.privacy_loss import Loss, Told
 from covey.errors import Refused
 from covey.parts.steps.around import AroundStep
 from covey.parts.steps.gaussian_noise import gaussian, length
-from covey.settings import Positive
+from covey.settings import ClipLength, Positive
 from covey.training.rows import Layout
 
 
@@ -39,7 +39,7 @@ class Noised(Quiet):
         noise: z, in clip lengths.
     """
 
-    clip: Positive
+    clip: ClipLength
     noise: Positive
 
     accounted: ClassVar[bool] = True

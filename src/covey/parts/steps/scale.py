@@ -42,8 +42,9 @@ class TellScale(Step):
         x = raw_features(client).astype(np.float64)
         low, high = self.range_of(str(client.train.dataset.x.dtype))
         values = x.reshape(*x.shape[:2], -1)
+        # what is no number counts as the lowest: to fail would tell of it
         if self.privacy.epsilon is not None:
-            values = (values.clip(low, high) - low) / (high - low)
+            values = (np.nan_to_num(values, nan=low).clip(low, high) - low) / (high - low)
         sums, squares = (part.mean(axis=2).sum(axis=0) for part in (values, values**2))
         table = np.concatenate([[float(len(x))], sums, squares])
         told, noisy = tell(client, self.privacy, table, sensitivity=len(table))

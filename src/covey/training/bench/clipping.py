@@ -61,7 +61,7 @@ class ClippedSums:
         self.private = opacus_library().GradSampleModule(model, loss_reduction="sum", strict=False)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
 
-    def __call__(self, goal: Any, x: Tensor, target: Tensor, clip: float) -> Tensor:
+    def __call__(self, goal: Objective, x: Tensor, target: Tensor, clip: float) -> Tensor:
         """sum of min(1, clip / ||g_i||) g_i over the samples, one flat row."""
         if not len(x):
             return torch.zeros(sum(p.numel() for p in self.parameters), device=x.device)
@@ -75,7 +75,7 @@ class ClippedSums:
         optimiser.zero_grad()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            (goal.loss(self.private(x), target) * len(x)).backward()
+            loss_of_each(goal, self.private(x), target).backward()  # type: ignore[no-untyped-call]
         self.drop_endless()
         optimiser.clip_and_accumulate()
         total = torch.cat([p.summed_grad.flatten() for p in self.parameters])  # type: ignore[attr-defined]
@@ -89,6 +89,17 @@ class ClippedSums:
         if endless.any():
             for p in self.parameters:
                 p.grad_sample[endless] = 0.0  # type: ignore[attr-defined]
+
+
+def loss_of_each(objective: Objective, outputs: Tensor, target: Tensor) -> Tensor:
+    """The sum of what the samples cost, each by itself: a mean over all tokens of a batch would mix them.
+
+    Of the losses that an accelerator knows it is the batch's loss times its size.
+    """
+    if objective.kernel:
+        return objective.loss(outputs, target) * len(outputs)
+    each = zip(torch.split(outputs, 1), torch.split(target, 1), strict=True)
+    return torch.stack([objective.loss(*one) for one in each]).sum()
 
 
 def poisson_batches(samples: int, rate: float, rng: np.random.Generator, steps: int) -> Sequence[np.ndarray]:
