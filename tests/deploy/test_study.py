@@ -56,10 +56,15 @@ def test_the_words_say_what_a_person_must_know() -> None:
         "method: fedavg with the model mlp",
         "size: 3 rounds, 4 sites, at least 3 of them in every round",
         "privacy per sample: epsilon 4",
-        "privacy per person: with several rows up to so many times that",
+        "privacy per person: with several rows up to that many times as much",
         "who sees what: the server sees every site's update, which has noise",
     ):
         assert part in said
+    whole = "\n".join(study_in_words(study(private={"epsilon": 8.0})))
+    assert "privacy per site: epsilon 8, whether it participates or not" in whole
+    assert (
+        "privacy per sample and per person: what half of that noise gives (8 for a site is up to 19)" in whole
+    )
     assert "not bounded" in "\n".join(study_in_words(study()))
     assert "which model has the lowest loss on a client's data" in "\n".join(
         study_in_words(study(method={"name": "ifca"}))

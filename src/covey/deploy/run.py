@@ -20,7 +20,7 @@ from covey.deploy.fleet import SiteFleet
 from covey.deploy.outcomes import Turnout
 from covey.deploy.site_registry import ClientNumbers
 from covey.deploy.status import Status
-from covey.deploy.study import SiteStudy, parts_of
+from covey.deploy.study import SiteStudy, nested_parts
 from covey.deploy.transport import Transport
 from covey.deploy.wire import ModelSpec, step_to_plain
 from covey.errors import UserError
@@ -207,7 +207,7 @@ def plan_of(config: Config, sites: int) -> dict[str, Any]:
     `beside` its updates: what each step among the method's parts tells once, and the evaluations.
     """
     beside: Told = {}
-    for loss in map(loss_of_asking, parts_of(config.method)):
+    for loss in map(loss_of_asking, nested_parts(config.method)):
         if loss is not None:
             add_loss(beside, loss)
     if config.private is not None and (epsilon := config.private.evaluations) is not None:

@@ -90,7 +90,7 @@ def seen(config: Config) -> list[str]:
         updates = "the server sees every site's update, which has noise"
     else:
         updates = "the server sees every site's update (a model trained on its data) as it is"
-    told = {found.what for part in parts_of(config.method) if (found := shows_of(part)) and found.what}
+    told = {found.what for part in nested_parts(config.method) if (found := shows_of(part)) and found.what}
     measured = "the server sees how good models are on a site's test data"
     return [
         updates,
@@ -100,7 +100,7 @@ def seen(config: Config) -> list[str]:
     ]
 
 
-def parts_of(part: Any) -> Iterator[Any]:
+def nested_parts(part: Any) -> Iterator[Any]:
     """A method's parts, and theirs."""
     yield part
     if is_dataclass(part) and not isinstance(part, type):
@@ -108,7 +108,7 @@ def parts_of(part: Any) -> Iterator[Any]:
     elif hasattr(part, "func"):
         part = (part.func, *part.args, *part.keywords.values())
     for one in part if isinstance(part, tuple | list) else ():
-        yield from parts_of(one)
+        yield from nested_parts(one)
 
 
 def steps_of(method: Method) -> set[str]:
@@ -126,7 +126,7 @@ def steps_of(method: Method) -> set[str]:
                 of_module(value.__module__, 0)
 
     of_module(MEASURING, 1)
-    for part in parts_of(method):
+    for part in nested_parts(method):
         if type(part) in known:
             kinds.add(part.kind)
         of_module(part.__module__ if inspect.isfunction(part) else type(part).__module__, 1)
@@ -219,4 +219,14 @@ def privacy_words(private: Mapping[str, Any]) -> list[str]:
             f"privacy per sample: {amount}",
             f"privacy per person: with several rows up to {person}",
         ]
-    return [*lines, f"privacy per sample and per person: at most {amount}, as a whole site's data are hidden"]
+    if private.get("level") == "local":
+        return [
+            *lines,
+            f"privacy per sample and per person: at most {amount}, as a whole site's data are hidden",
+        ]
+    return [
+        *lines,
+        f"privacy per site: {amount}, whether it participates or not",
+        "privacy per sample and per person: what half of that noise gives (8 for a site is up to 19), as other data of "
+        "a site move a sum twice as far as no data",
+    ]
