@@ -79,7 +79,7 @@ def test_a_signature_is_that_of_a_server_of_the_ca(certs: Path, tmp_path: Path) 
     make_certs(tmp_path / "other", hosts=["127.0.0.1"])
     with pytest.raises(Refused, match="is not signed by a server of"):
         verified(good.plain(), tmp_path / "other" / "ca.crt")
-    with pytest.raises(Refused, match="certificate that is no server's"):
+    with pytest.raises(Refused, match="certificate that is not a server's"):
         verified({**good.plain(), "certificate": (certs / "ca.crt").read_text()}, certs / "ca.crt")
     for bad in ({}, {"text": "[", "signature": "", "certificate": ""}, None, "x"):
         with pytest.raises(Refused, match="cannot be read"):
