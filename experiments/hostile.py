@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,12 +25,13 @@ from covey.parts.portraits.portrait import DescribeClasses
 
 # what all clients of a call send, given the tasks, the liars among them, and what they did
 Tell = Callable[[Call, dict[int, Task], Sequence[Outcome]], Sequence[Outcome]]
-Attack = Literal["flip", "scale", "alie", "inner-product", "labels"]
-ATTACKS: tuple[Attack, ...] = get_args(Attack)
+Attack = Literal["flip", "scale", "alie", "inner-product", "labels", "min-max", "sleeper"]
 Portrayal = Literal["imitate", "own", "between"]
 
 SCALE = -9.0  # just below ten times the others' length, and backwards
 SIGMAS = 1.5  # ALIE's z (Baruch et al., 2019): so many standard deviations below the mean, in every column
+ASLEEP = 20  # rounds in which a sleeper is honest
+JUST_UNDER = 1.4  # times the median length: what guard.norm = 1.5 does not shorten
 AGAINST = 10.0  # inner-product's epsilon (Xie et al., 2020): so many times the others' mean, backwards
 
 
@@ -71,8 +72,11 @@ def attacked(
 
     flip, scale: their own update times -1, -9. alie: the mean of all updates of their model less 1.5 standard
     deviations in every column. inner-product: -10 times the mean of the others' updates. labels: they train on labels
-    counted from the other end. imitate: they describe themselves as a client of another cluster does; own: all as one
-    and as nobody else, every bit flipped; between: half of the bits from either of two clients of different clusters.
+    counted from the other end. min-max: the others' mean, moved back along itself as far as no other update is farther
+    from it than two of them are from each other (Shejwalkar and Houmansadr, 2021). sleeper: honest for 20 rounds, then
+    the others' mean backwards, just under the length that would be shortened. imitate: they describe themselves as a
+    client of another cluster does; own: all as one and as nobody else, every bit flipped; between: half of the bits
+    from either of two clients of different clusters.
     """
     if attack == "labels":
         fleet.data = with_false_labels(fleet.data, liars)
@@ -93,7 +97,8 @@ def lies(
     """The outcomes of a call with the liars' answers in place of what they did."""
     there = {o.id: o.reply for o in outcomes if o.reply is not None}
     told: dict[int, Reply] = {}
-    if attack not in (None, "labels") and call.step.kind.startswith("train."):
+    asleep = attack == "sleeper" and call.round <= ASLEEP
+    if attack not in (None, "labels") and not asleep and call.step.kind.startswith("train."):
         told = false_updates(there, tasks, liars, attack)
     elif portrait is not None and isinstance(call.step, DescribeClasses):
         told = false_portraits(there, liars, portrait, clusters)
@@ -128,7 +133,23 @@ def together(honest: Sequence[Tensor], attack: Attack | None) -> Tensor:
     mean = stacked.mean(dim=0)
     if attack == "inner-product":
         return (-AGAINST * mean).float()
+    back = -mean / mean.norm().clamp_min(1e-12)
+    if attack == "sleeper":
+        return (JUST_UNDER * stacked.norm(dim=1).median() * back).float()
+    if attack == "min-max":
+        return (mean + farthest(stacked - mean, back) * back).float()
     return (mean - SIGMAS * stacked.std(dim=0, correction=0)).float()
+
+
+def farthest(deviations: Tensor, way: Tensor) -> float:
+    """The largest g with |g way - d| at most the largest distance of two deviations d, for each d; `way` has length 1.
+
+    |g way - d|^2 = g^2 - 2 g (way d) + |d|^2, of which the larger root is taken.
+    """
+    most = torch.cdist(deviations, deviations).max() ** 2
+    along = deviations @ way
+    roots = along + (along**2 + most - (deviations**2).sum(dim=1)).clamp_min(0).sqrt()
+    return float(roots.min())
 
 
 def false_portraits(

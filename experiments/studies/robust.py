@@ -9,7 +9,7 @@ from covey.core.round import run_rounds
 from covey.fleet.odd import odd_clients
 from covey.parts.measure import on_local_tests
 from covey.runs.config import fleet_of, resolve
-from experiments.hostile import ATTACKS, Liars, attacked
+from experiments.hostile import Liars, attacked
 from experiments.spec import Findings
 
 NAMES = {
@@ -18,6 +18,8 @@ NAMES = {
     "alie": "ALIE",
     "inner-product": "inner product",
     "labels": "labels flipped",
+    "min-max": "min-max",
+    "sleeper": "sleepers",
 }
 
 
@@ -34,7 +36,7 @@ def attackers(settings: Mapping[str, Any], seed: int) -> Findings:
             row = rows.setdefault(f"{name}, {fleet}", {})
             row["nobody lies"], _ = outcome(tables, seed, max(settings["shares"]))
             for share in settings["shares"]:
-                for attack in ATTACKS:
+                for attack in settings["attacks"]:
                     column = f"{NAMES[attack]}, {share:.0%}"
                     row[column], _ = outcome(tables, seed, share, attack=attack)
     return Findings(rows=rows)

@@ -25,6 +25,8 @@ from rich.progress import (
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from covey.core.round import RoundEnd, Watcher
 
 LONGEST = 500  # characters of a foreign text that are shown or kept
@@ -68,6 +70,11 @@ class Console(rich.console.Console):
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(uncontrolled(text), **{**settings, "markup": False, "emoji": False})
 
+    def print_whole(self, table: Table) -> None:
+        """A line that is too long for the terminal is better than a number or a name that is cut off."""
+        wanted = self.measure(table, options=self.options.update(max_width=1000)).maximum
+        Console(stderr=self.stderr, width=max(self.width, wanted)).print(table)
+
 
 console = Console(stderr=True)
 LINES = 20  # of a whole run
@@ -77,7 +84,7 @@ QUIET_SECONDS = 10.0  # without a line, at most
 def say(text: str) -> None:
     """One line about what takes a while; the text may be a stranger's, so nothing in it is markup."""
     stamp = f"{datetime.now():%Y-%m-%d %H:%M:%S} " if _timed else ""
-    console.print(Text(stamp + printable(text), style="dim"))
+    console.print(Text(stamp + printable(text), style="dim"), overflow="ignore")  # a path is never broken
 
 
 _timed: list[bool] = []

@@ -29,6 +29,19 @@ def test_clients_and_classes_are_called_by_their_names(
     assert lines[2].split() == ["Chur", ".", "8", "8"]
 
 
+def test_long_names_are_shortened_and_no_number_is_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{i},class {i % 20},{'Basel ' * 20 if i % 2 else 'Chur'}" for i in range(400)]
+    table = tmp_path / "classes.csv"
+    table.write_text("\n".join(["age,state,hospital", *rows]))
+    look(fleet=FleetOptions(data=table, label="state", client="hospital"))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["Basel", "Chur", "2"]  # each on one line
+    assert [line.split()[-21:].count("16") for line in lines[1:3]] == [10, 10]
+    assert [line.split()[-1] for line in lines[1:3]] == ["160", "160"]
+
+
 def test_a_regression_has_sizes_and_no_labels(capsys: pytest.CaptureFixture[str]) -> None:
     look(fleet=FleetOptions(dataset="diabetes"))
     lines = capsys.readouterr().out.splitlines()

@@ -12,7 +12,7 @@ import pytest
 
 import covey
 from covey.cli import main
-from covey.cli.command import RunOptions
+from covey.cli.command import FleetOptions, RunOptions
 from covey.cli.run import gathered_tables
 from covey.runs.config import resolve
 
@@ -55,6 +55,11 @@ def said(
         main()
     told = capsys.readouterr()
     return int(end.value.code or 0), " ".join((told.out + told.err).split())
+
+
+def test_a_column_may_be_called_by_an_emoji() -> None:
+    """Beyond the 65,536 characters that JSON writes as one escape, and TOML does not read as two."""
+    assert gathered_tables(None, FleetOptions(client="Klinik 🏥"))["data"]["client"] == "Klinik 🏥"
 
 
 def test_from_a_hospitals_file_to_answers(

@@ -32,6 +32,25 @@ def test_what_each_attack_sends(attack: Attack, sent: list[float]) -> None:
     assert found[0].vector.tolist() == sent
 
 
+def test_min_max_stays_within_the_honest_ones() -> None:
+    """The others move by (2, 1) and (2, -1), 2 apart: from (2 - g, 0) both are sqrt(g^2 + 1) away, so g = sqrt(3)."""
+    there = {
+        i: Reply(id=i, vector=TASK.models[0] + torch.tensor([2.0, by]))
+        for i, by in enumerate((0.0, 1.0, -1.0))
+    }
+    found = false_updates(there, dict.fromkeys(there, TASK), frozenset({0}), "min-max")
+    assert found[0].vector is not None
+    assert found[0].vector.tolist() == pytest.approx([3.0 - 3**0.5, 1.0])
+
+
+def test_a_sleeper_is_just_short_enough_when_it_wakes() -> None:
+    """The others are as long as 2 and 4, of which torch's median is the smaller: -1.4 x 2 along their mean."""
+    there = {i: Reply(id=i, vector=torch.tensor([1.0 + by, 1.0])) for i, by in enumerate((1.0, 2.0, 4.0))}
+    found = false_updates(there, dict.fromkeys(there, TASK), frozenset({0}), "sleeper")
+    assert found[0].vector is not None
+    assert found[0].vector.tolist() == pytest.approx([-1.8, 1.0])
+
+
 def test_false_labels_are_counted_from_the_other_end_in_training_only() -> None:
     honest = small_federation()
     data = with_false_labels(honest, [2])

@@ -117,6 +117,10 @@ def test_the_default_training_of_the_default_model_learns_more_than_guessing(nam
         ({"train": {"lr": 1e-6}, "data": {"name": "digits", "scaling": "unit"}}, "not standardised"),
         ({"train": {"lr": 1e-6, "batch": 64, "epochs": 1}}, "only 2 batches"),
         ({"train": {"lr": 1e-6}}, "another train.lr than 1e-06"),
+        (
+            {"rounds": 1, "method": {"name": "boosting"}},
+            "Rounds is 1, but boosting grows all its trees in 181",
+        ),
     ],
 )
 def test_a_run_that_does_not_learn_says_so_once_and_why(settings, why):

@@ -63,7 +63,11 @@ class FleetOptions:
         """As for --set; what --set itself says comes last."""
         said = {**self.own_table(), **self.short()}
         # as JSON, so that a column called 1 or true is a text
-        found = [f"{key}={json.dumps(value)}" for key, value in said.items() if value is not None]
+        found = [
+            f"{key}={json.dumps(value, ensure_ascii=False)}"
+            for key, value in said.items()
+            if value is not None
+        ]
         return [*found, *(self.set_ or ())]
 
     def short(self) -> dict[str, Any]:

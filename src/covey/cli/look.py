@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MOST_ROWS = 40  # clients shown in the terminal; the picture shows all
+LONGEST_NAME = 24
 
 
 def look(
@@ -41,9 +42,9 @@ def look(
     classes = list(federation.dataset.classes)
     names = [share.name or str(number) for number, share in enumerate(islice(federation.shares, MOST_ROWS))]
     sizes, tests = federation.sizes().T.tolist()
-    Console().print(drawn(counts, classes, names, sizes))
+    Console().print_whole(drawn(counts, classes, names, sizes))
     Console().print(
-        f"{len(federation.shares)} clients; training samples {min(sizes)} to {max(sizes)}; "
+        f"{len(sizes)} client{'s' if len(sizes) != 1 else ''}; training samples {min(sizes)} to {max(sizes)}; "
         f"local test samples {min(tests)} to {max(tests)}",
     )
     if len(federation.shares) > 1:
@@ -66,14 +67,16 @@ def look(
 
 def drawn(counts: np.ndarray, classes: list[str], names: list[str], sizes: list[int]) -> Table:
     """The counts by class of the first clients, under these names, as shaded cells; and how many samples each has."""
+    room = Console().width - LONGEST_NAME - 9  # beside the clients and "samples"
+    wide = min(max(4, room // max(1, len(classes)) - 1), max(4, *map(len, classes))) if classes else 4
     table = Table(box=None, padding=0, pad_edge=False)
-    table.add_column("client", justify="right", max_width=24)
+    table.add_column("client", justify="right", max_width=LONGEST_NAME, no_wrap=True)
     for name in classes:
-        table.add_column(Text(f"{name[:4]:>5}"))
+        table.add_column(Text(f"{name[:wide]:>{wide + 1}}"))
     table.add_column(Text("  samples"), justify="right")
     top = max(1, int(counts.max())) if counts.size else 1
     for client, row, size in zip(names, counts, sizes, strict=False):
-        cells = [Text(f"{count or '.':>5}", style=shade(count / top)) for count in row.tolist()]
+        cells = [Text(f"{count or '.':>{wide + 1}}", style=shade(count / top)) for count in row.tolist()]
         table.add_row(client, *cells, str(size))
     if len(counts) > MOST_ROWS:
         table.caption = f"the first {MOST_ROWS} of {len(counts)} clients; --png draws all"

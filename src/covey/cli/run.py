@@ -212,7 +212,8 @@ def announce(config: Config) -> None:
     cut, model = (bare_name(config[table]["name"]) for table in ("partition", "model"))
     data = data_name(config["data"]["name"], config["data"].get("path"))
     how = f"{cut} ({settings})" if settings else cut
-    say(f"{data}, {config['data']['clients']} clients by {how}, {model}")
+    clients = config["data"]["clients"]
+    say(f"{data}, {clients} client{'s' if clients != 1 else ''} by {how}, {model}")
 
 
 def show(finished: list[Run], folder: Path | None = None) -> None:
@@ -227,7 +228,7 @@ def show(finished: list[Run], folder: Path | None = None) -> None:
     if len(views) > 1 and (words := odd_words(views)):
         console.print(words)
     place = folder or finished[0].folder
-    console.print(f"report: {place / 'report.html'}")
+    console.print(f"report: {place / 'report.html'}", overflow="ignore")
 
 
 class interruptible:  # noqa: N801

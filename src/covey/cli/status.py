@@ -42,8 +42,7 @@ def status(folder: Path) -> None:
             *(ago(at, site["last_seen"]), "" if ended else site["doing"]),
             *(size(site["bytes_in"]), size(site["bytes_out"]), f"{site['seconds']:.1f}", str(site["lost"])),
         )
-    wanted = console.measure(sites, options=console.options.update(max_width=1000)).maximum
-    Console(width=max(console.width, wanted)).print(sites)  # a name that is cut could be any site's
+    console.print_whole(sites)
     for site in found["sites"]:
         if site["why"]:
             console.print(f"{site['name']} {'was' if ended else 'is'} {site['state']}: {site['why']}")

@@ -130,14 +130,17 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
     heads = ("defaults", "best", "trials", "of them pruned", "failed", "refused", "rounds in all")
-    for head in ("method", *heads, "file"):
-        table.add_column(head, justify="left" if head in ("method", "file") else "right")
+    for head in ("method", *heads):
+        table.add_column(head, justify="left" if head == "method" else "right")
     for one in found:
         ends = [show_value(metric, value) for value in (one.default_value, one.value)]
         trials = one.complete + one.pruned + one.failed
         counts = [f"{count:,}" for count in (trials, one.pruned, one.failed, one.refused, one.rounds)]
-        table.add_row(one.method, *ends, *counts, str(one.file))
-    screen.print(table)
+        table.add_row(one.method, *ends, *counts)
+    screen.print_whole(table)
+    for one in found:
+        if one.complete:  # else there is no best one
+            screen.print(f"{one.method}: covey run {one.file}", soft_wrap=True)
     if any(one.refused for one in found):
         screen.print("refused: combinations that do not go together; others were drawn in their place")
     for one in found:
@@ -163,13 +166,17 @@ def show_tuned(found: list[Tuned], metric: str) -> None:
 
 def make_study(plan: StudyPlan, folder: Path, processes: int | None = None) -> None:
     """Makes the study, or what is left of it, and shows what it found."""
+    from covey.runs.config import too_few_rounds
     from covey.runs.study.execute import execute
 
     with interruptible():
         done = execute(plan, folder, show=live_many, say=say, processes=processes)
     if done.runs:
         show_study(done.replicas)
-        console.print(f"report: {folder / 'report.html'}")
+        for label, config in plan.configs.items():
+            if words := too_few_rounds(config):  # of a part of a forest no table says that it is one
+                console.print(f"{label}: {words}")
+        console.print(f"report: {folder / 'report.html'}", overflow="ignore")
     if words := done.failures():
         raise RunError(words)
 
@@ -187,7 +194,7 @@ def go_on_with_study(kind: str, folder: Path, processes: int | None) -> None:
 
 
 def show_study(replicas: Replicas) -> None:
-    """The table at the end; a line that is too long for the terminal is better than a number cut off."""
+    """The table at the end, and what was found."""
     from covey.report.replicas import against_words, odd_words, replica_columns, verdict
     from covey.report.table import rich_table
     from covey.report.wording import metric_title
@@ -196,7 +203,6 @@ def show_study(replicas: Replicas) -> None:
     title = metric_title(replicas.metric)
     table = rich_table(replica_columns(replicas), f"{title[0].upper()}{title[1:]}; {replicas.in_words()}")
     screen = Console()
-    wanted = screen.measure(table, options=screen.options.update(max_width=1000)).maximum
-    Console(width=max(screen.width, wanted)).print(table)
+    screen.print_whole(table)
     for words in filter(None, (against_words(replicas), verdict(replicas), odd_words(replicas.every))):
         screen.print(words)

@@ -136,8 +136,8 @@ def epsilon(run: RunView) -> Html | None:
             [words, show_epsilon(float(np.quantile(spent, at, method=way)))] for words, at in marks.items()
         ]
     most = float(spent.max())
-    words = f"Privacy budget spent by the clients: at most ε = {show_epsilon(most)}, {epsilon_words(most)}"
-    return cells_table([heads, *rows], words)
+    meaning_of = tag("p", f"At most ε = {show_epsilon(most)}, {epsilon_words(most)}.", class_="hint")
+    return markup(cells_table([heads, *rows], "Privacy budget spent by the clients"), meaning_of)
 
 
 def notes(run: RunView) -> Html:

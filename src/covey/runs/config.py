@@ -347,6 +347,14 @@ def rounds_wanted(method: Mapping[str, Any]) -> int | None:
     return None if own is None else own.rounds(method)
 
 
+def too_few_rounds(config: Config) -> str | None:
+    """One sentence about a run that ends before its method has grown its model; None of any other."""
+    wanted, rounds = rounds_wanted(config["method"]) or 0, config.top.rounds
+    if rounds >= wanted:
+        return None
+    return f"rounds is {rounds}, but {config['method']['name']} grows all its trees in {wanted}: leave rounds out"
+
+
 def _model_table(given: Mapping[str, Any], method: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     """The table [model]: as it was given, the usual one, or that of a method which grows a model of its own."""
     usual = given.get("name", "usual") == "usual"

@@ -8,7 +8,7 @@ import numpy as np
 
 from covey.core.round import RoundEnd
 from covey.data.types import Federation
-from covey.runs.config import Config
+from covey.runs.config import Config, rounds_wanted, too_few_rounds
 
 FLAT_ROUNDS = 10  # rounds
 MARGIN = 0.03  # above the accuracy of always naming the most frequent class
@@ -19,13 +19,19 @@ RARE = '["macro-f1", "auc"]'
 
 @dataclass(frozen=True, kw_only=True)
 class LearningWatch:
-    """A watcher that speaks once, after `PATIENCE` rounds (or the last one), if the models are still at chance."""
+    """A watcher that speaks once, after `FLAT_ROUNDS` (or the last one), if the models are still at chance.
+
+    Trees, which grow by a level in a round, have until the last one.
+    """
 
     config: Config
     say: Callable[[str], None]
 
     def __call__(self, end: RoundEnd) -> None:
-        if end.state.round == min(FLAT_ROUNDS, end.rounds) and (sentence := not_learning(self.config, end)):
+        grown = rounds_wanted(self.config["method"]) is not None
+        if end.state.round == (end.rounds if grown else min(FLAT_ROUNDS, end.rounds)) and (
+            sentence := not_learning(self.config, end)
+        ):
             self.say(sentence)
 
 
@@ -66,6 +72,13 @@ def guessing(data: Federation) -> tuple[str, float, float]:
 
 def likeliest_reason(config: Config, data: Federation, losses: list[float]) -> str:
     """What to change first."""
+    if rounds_wanted(config["method"]) is not None:
+        few = too_few_rounds(config)
+        return (
+            f"{few[0].upper()}{few[1:]}."
+            if few
+            else "Try a larger method.learning_rate, or more method.trees."
+        )
     train = config.train
     samples = round(float(np.median(data.sizes()[:, 0])))
     batches = len(train.order(samples, np.random.default_rng(0)))

@@ -31,7 +31,7 @@ from covey.folder.recovery import gone_back
 from covey.parts.measure import SparseWatch, UndefinedWatch, check_private_measure
 from covey.parts.steps.take_home import sent_home
 from covey.privacy.longer import LongerBudget
-from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve, rounds_wanted
+from covey.runs.config import Config, bytes_needed, config_in, fleet_of, resolve, too_few_rounds
 from covey.runs.extend import extended
 from covey.runs.learning import LearningWatch
 from covey.runs.provenance import changed, origins_of
@@ -283,12 +283,8 @@ def _go(
     check_private_measure(config.measure, config.method, fleet)  # before a round costs sites anything
     if say is not None:
         say(f"{parameters(fleet.layout)}; {needs(fleet, config)}")
-        wanted = rounds_wanted(config["method"]) or 0
-        if config.top.rounds < wanted:
-            name = config["method"]["name"]
-            say(
-                f"rounds is {config.top.rounds}, but {name} grows all its trees in {wanted}: leave rounds out"
-            )
+        if words := too_few_rounds(config):
+            say(words)
         measuring = config.measure
         sparse = SparseWatch(measuring=measuring, say=say, rounds=config.top.rounds)
         undefined = UndefinedWatch(measuring=measuring, say=say)

@@ -276,17 +276,18 @@ def test_kmeans_pixels_makes_each_cluster_a_client():
         (
             "iid",
             {"clients": 101},
-            "clients = 101 with at least 1 sample each need 101 samples, but there are 100",
+            "clients = 101 with at least 1 sample each need 101 training samples, but there are 100: "
+            "at most 100 clients",
         ),
         ("iid", {"clients": 0}, "clients is 0; allowed: a whole number, at least 1"),
         (
             "dir-class",
             {"clients": 11},
-            "at least 10 samples each need 110 samples, but there are 100: at most 10",
+            "at least 10 samples each need 110 training samples, but there are 100: at most 10",
         ),
         ("dir-class", {"alpha": 0.0}, "alpha is 0.0; allowed: a number above 0"),
         ("dir-class-capped", {"minimum": 0}, "minimum is 0; allowed: a whole number, at least 1"),
-        ("dir-client", {"size": 60}, "with at least 60 samples each need 120 samples"),
+        ("dir-client", {"size": 60}, "with at least 60 samples each need 120 training samples"),
         ("dir-client-prior", {"alpha": float("nan")}, "alpha is nan; allowed: a number above 0"),
         ("shards", {"per_client": 0}, "per_client is 0; allowed: a whole number, at least 1"),
         ("shards", {"clients": 60}, "with at least 2 samples each need 120"),

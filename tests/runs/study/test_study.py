@@ -47,6 +47,18 @@ def study(tmp_path_factory: pytest.TempPathFactory):
     return done
 
 
+@pytest.mark.parametrize(
+    ("seed", "seeds", "sentence"),
+    [
+        (0, 10**9, "seeds is 1,000,000,000, which makes 1,000,000,000 runs; allowed: at most 100,000"),
+        (2**63 - 2, 3, "the last seed would be 9223372036854775808; allowed: whole numbers from 0 to 9,223,"),
+    ],
+)
+def test_a_study_that_nobody_could_run_is_a_sentence(seed: int, seeds: int, sentence: str) -> None:
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        plan_of(seeds, fedavg={"seed": seed})
+
+
 def test_every_method_is_run_with_every_seed_to_the_same_bits_as_alone(study, tmp_path: Path) -> None:
     assert {label: sorted(runs) for label, runs in study.runs.items()} == {
         "fedavg": [0, 1],

@@ -53,10 +53,11 @@ class DealtOut(Sequence[Indices]):
 def check_enough(*, samples: int, clients: int, minimum: int = 1) -> None:
     """Refuse what no partition can do: fewer samples than the clients must at least have."""
     if clients * minimum > samples:
+        most = samples // minimum
         raise UserError(
             f"clients = {clients} with at least {minimum} sample{'s' if minimum > 1 else ''} each need "
-            f"{clients * minimum:,} samples, but there are {samples:,}: "
-            f"at most {samples // minimum:,} clients"
+            f"{clients * minimum:,} training samples, but there are {samples:,}: "
+            f"at most {most:,} client{'s' if most != 1 else ''}"
         )
 
 

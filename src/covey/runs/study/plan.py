@@ -16,6 +16,8 @@ from covey.settings.own_code import GIVEN
 
 STUDY_FILE = "study.json"
 SCHEMA = 1
+MOST_RUNS = 100_000
+LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,18 @@ class StudyPlan:
     configs: Mapping[str, Config]
     seeds: int
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.seeds * len(self.configs) > MOST_RUNS:
+            raise UserError(
+                f"seeds is {self.seeds:,}, which makes {self.seeds * len(self.configs):,} runs; allowed: at most "
+                f"{MOST_RUNS:,}"
+            )
+        last = max((config.top.seed for config in self.configs.values()), default=0) + self.seeds - 1
+        if last > LARGEST_SEED:
+            raise UserError(
+                f"the last seed would be {last}; allowed: whole numbers from 0 to {LARGEST_SEED:,}"
+            )
 
     def jobs(self, folder: Path) -> Iterator[StudyJob]:
         """All runs: every label with its first seed, then every label with the next one."""
