@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import os
 import sqlite3
 import zipfile
 from collections.abc import Callable
@@ -444,3 +445,10 @@ def test_pictures_are_treated_as_in_training(told: dict[str, Inputs]) -> None:
         told["digits"].samples(image.new("RGB", (8, 8)))
     with pytest.raises(UserError, match="the run was not on pictures"):
         told["floats"].samples(image.new("RGB", (8, 8)))
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_a_device_is_not_waited_for(made: Callable[[Path], None], tmp_path: Path) -> None:
+    made(tmp_path / "rows.csv")
+    with pytest.raises(UserError, match=r"rows\.csv cannot be read as a table: .*it is not a regular file"):
+        read_table(tmp_path / "rows.csv", label="ill")

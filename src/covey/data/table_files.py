@@ -12,7 +12,7 @@ import pyarrow as pa
 from covey.data.cells import has_thousands, is_text_column, uses_commas, with_points
 from covey.data.schema import DecimalPoint
 from covey.errors import UserError, importing, user_error
-from covey.files import arrows_own
+from covey.files import arrows_own, open_regular
 
 PIECE = 1 << 20  # bytes of a file that are looked at together
 FALLBACK = "cp1252"  # what spreadsheets in Western Europe write
@@ -121,6 +121,8 @@ def _from_file(source: str | Path, reading: Reading) -> Opened:
     if not path.exists():
         raise UserError(f"{path} does not exist")
     with user_error(f"{path} cannot be read as a table"):
+        if not path.is_dir():  # of parquet files it may be one
+            open_regular(path).close()  # a pipe or a device has no end
         if ending in (".parquet", ".pq"):
             import pyarrow.parquet
 
