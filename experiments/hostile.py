@@ -133,11 +133,11 @@ def together(honest: Sequence[Tensor], attack: Attack | None) -> Tensor:
     mean = stacked.mean(dim=0)
     if attack == "inner-product":
         return (-AGAINST * mean).float()
-    back = -mean / mean.norm().clamp_min(1e-12)
+    back: Tensor = -mean / mean.norm().clamp_min(1e-12)
     if attack == "sleeper":
-        return (JUST_UNDER * stacked.norm(dim=1).median() * back).float()
+        return back.mul(JUST_UNDER * float(stacked.norm(dim=1).median())).float()
     if attack == "min-max":
-        return (mean + farthest(stacked - mean, back) * back).float()
+        return back.mul(farthest(stacked - mean, back)).add(mean).float()
     return (mean - SIGMAS * stacked.std(dim=0, correction=0)).float()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,10 +71,15 @@ class Console(rich.console.Console):
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(uncontrolled(text), **{**settings, "markup": False, "emoji": False})
 
+    def print_words(self, text: str, style: str = "") -> None:
+        """Lines are broken between words only: a path that is longer than a line stays in one piece."""
+        lines = textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False)
+        self.print(Text(uncontrolled(lines), style=style), soft_wrap=True)
+
     def print_whole(self, table: Table) -> None:
         """A line that is too long for the terminal is better than a number or a name that is cut off."""
         wanted = self.measure(table, options=self.options.update(max_width=1000)).maximum
-        Console(stderr=self.stderr, width=max(self.width, wanted)).print(table)
+        Console(file=self.file, width=max(self.width, wanted)).print(table)
 
 
 console = Console(stderr=True)
@@ -84,7 +90,7 @@ QUIET_SECONDS = 10.0  # without a line, at most
 def say(text: str) -> None:
     """One line about what takes a while; the text may be a stranger's, so nothing in it is markup."""
     stamp = f"{datetime.now():%Y-%m-%d %H:%M:%S} " if _timed else ""
-    console.print(Text(stamp + printable(text), style="dim"), overflow="ignore")  # a path is never broken
+    console.print_words(stamp + printable(text), style="dim")
 
 
 _timed: list[bool] = []

@@ -59,7 +59,8 @@ def said(
 
 def test_a_column_may_be_called_by_an_emoji() -> None:
     """Beyond the 65,536 characters that JSON writes as one escape, and TOML does not read as two."""
-    assert gathered_tables(None, FleetOptions(client="Klinik 🏥"))["data"]["client"] == "Klinik 🏥"
+    options = FleetOptions(data=Path("patients.csv"), label="krank", client="Klinik 🏥")
+    assert gathered_tables(None, options)["data"]["client"] == "Klinik 🏥"
 
 
 def test_from_a_hospitals_file_to_answers(

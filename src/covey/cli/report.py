@@ -47,7 +47,7 @@ def report(
     Console().print(summary_table(runs))
     for sentence in unfinished(runs, run_labels(runs)):
         Console().print(sentence)
-    Console(stderr=True).print(f"report: {page}", overflow="ignore")
+    Console(stderr=True).print_words(f"report: {page}")
 
 
 def report_of_study(folder: Path, page: Path) -> None:

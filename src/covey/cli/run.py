@@ -228,7 +228,7 @@ def show(finished: list[Run], folder: Path | None = None) -> None:
     if len(views) > 1 and (words := odd_words(views)):
         console.print(words)
     place = folder or finished[0].folder
-    console.print(f"report: {place / 'report.html'}", overflow="ignore")
+    console.print_words(f"report: {place / 'report.html'}")
 
 
 class interruptible:  # noqa: N801

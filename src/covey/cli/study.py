@@ -176,7 +176,7 @@ def make_study(plan: StudyPlan, folder: Path, processes: int | None = None) -> N
         for label, config in plan.configs.items():
             if words := too_few_rounds(config):  # of a part of a forest no table says that it is one
                 console.print(f"{label}: {words}")
-        console.print(f"report: {folder / 'report.html'}", overflow="ignore")
+        console.print_words(f"report: {folder / 'report.html'}")
     if words := done.failures():
         raise RunError(words)
 
