@@ -1,4 +1,4 @@
-"""Six tables whose clients are real: hospitals, airlines, states, authorities and schools. Not made up."""
+"""Six tables whose clients are real: hospitals, airlines, states, authorities and schools."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,8 +125,8 @@ def flights(*, folder: Path | None = None) -> Dataset:
 def votes(*, folder: Path | None = None) -> Dataset:
     """37,813 voters of 2016, and whom they voted for (CCES, as in the R package stevedata); clients: 51 states.
 
-    Age, income, education, religion and party: what decides a vote is much the same in all states, how common it is is
-    not.
+    Age, income, education, religion and party: what decides a vote is much the same in all states, how common it
+    is differs.
     """
     return TABLES["votes"].read("votes", folder)
 

@@ -69,8 +69,7 @@ def diabetes(
     *,
     folder: Path | None = None,  # noqa: ARG001  (every loader takes a folder)
 ) -> Dataset:
-    """442 diabetes patients, 10 measurements each, and how far the illness had progressed a year later, from
-    scikit-learn.
+    """442 diabetes patients, 10 measurements each, and the progress of the illness after a year; from scikit-learn.
 
     The target is a number, in deviations from its mean over the training data (regression). The natural groups are the
     patients of one sex and one decade of age, ten in all. 80 % training, 20 % test in each, with a fixed seed.
