@@ -8,15 +8,18 @@ import pytest
 import torch
 
 from covey.core.round import Reply, Task, run_rounds, served
+from covey.data import federate, load
+from covey.fleet.local import LocalFleet
 from covey.fleet.work import Call, client_of
 from covey.methods.covey import covey
-from covey.parts.serving import JUDGED, KeepJudgements, gained, in_words, shares_of
+from covey.parts.serving import JUDGED, SLOWER, KeepJudgements, gained, helped, in_words, shares_of
 from covey.parts.steps import Train
 from covey.parts.steps.judged import FOLDS, JudgedTrain, kept_out
 from covey.parts.steps.served import Serving, TakeServed, served_row
 from covey.parts.steps.train import local_fit
 from covey.testing import small_federation, small_fleet
 from covey.training.bench.choose import choose_bench
+from covey.training.models import build
 
 
 class Someone:
@@ -143,3 +146,46 @@ def test_a_client_uses_the_share_of_its_own_training_that_the_task_names():
             client(), rng=np.random.default_rng(0)
         )  # whoever asks: the stream is that of the measurement
         assert torch.equal(served_row(other, task, Serving(adapt=train))[1], found)
+
+
+def told(client, received, own, judged=10):
+    losses = np.array([received, received, own])
+    return Reply(id=client, stats={"scores": np.zeros(3), "losses": losses, "judged": judged})
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_surely_better"),
+    [
+        (((0.9, 0.5), (0.9, 0.6)), True),  # gains .4 and .3: mean .35, error sqrt(2 (.5 x .05)^2) = .035
+        (((0.9, 0.5), (0.5, 0.9)), False),  # .4 and -.4: no gain
+        (((0.9, 0.5), (0.5, 0.6)), False),  # .4 and -.1: mean .15, error sqrt(2 (.5 x .25)^2) = .177
+        (((0.9, 0.9), (0.9, 0.9)), False),
+    ],
+)
+def test_a_first_round_helped_if_it_gained_more_than_a_standard_error(losses, is_surely_better):
+    assert helped([told(i, *pair) for i, pair in enumerate(losses)]) is is_surely_better
+
+
+def test_nobody_who_answers_is_no_help_and_nobody_who_judges_says_nothing():
+    assert not helped([])
+    assert helped([Reply(id=0, stats={"loss": 1.0, "batches": 3})])
+
+
+@pytest.mark.parametrize(("rate", "is_taken_back"), [(0.05, False), (4.0, True)])
+def test_a_rate_that_does_not_help_is_taken_back_for_good(rate, is_taken_back):
+    """Steps of length 8 forget what they learnt: the first round is made again, and clients adapt at 4, too."""
+    alike = federate(load("digits"), partition="iid", clients=8, seed=3)
+    fleet = LocalFleet(alike, build("mlp", input_shape=(1, 8, 8), outputs=10, seed=1), seed=5)
+    method = covey(Train(lr=rate, clip=1.0), per_round=8)
+    state = run_rounds(method, fleet, rounds=2)
+    assert SLOWER.get(state.memory, False) is is_taken_back
+    there_and_back = fleet.ledger.total["train.judged"].messages
+    assert there_and_back == 2 * 8 * (3 if is_taken_back else 2)
+    tasks = served(method, state, fleet, [0])
+    assert tasks[0].args.get("settled", False) is is_taken_back
+
+
+def test_settled_training_has_the_rate_to_which_it_falls():
+    train = Train(lr=0.1, lr_decay=0.95, lr_floor=0.5)
+    assert [train.settled().lr_in(number) for number in (1, 2, 30)] == [0.05] * 3
+    assert train.lr_in(30) == 0.05

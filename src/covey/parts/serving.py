@@ -3,13 +3,28 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from covey.arrays import Array
-from covey.core import KEPT_OUT, Budget, Facts, Key, Round, Send, Shows, Task, needs_of, part, shows_of
+from covey.core import (
+    KEPT_OUT,
+    Budget,
+    Facts,
+    Key,
+    Reply,
+    Round,
+    Send,
+    Shows,
+    Step,
+    Task,
+    each_reply,
+    needs_of,
+    part,
+    shows_of,
+)
 from covey.parts.steps.at_home import HELD_OUT, TRIED
 from covey.parts.steps.judged import FOLDS, JUDGEMENTS
 
@@ -24,8 +39,46 @@ PRIOR = 3  # weight, in judgements, of the prior that it is like the others
 JUDGED: Key[dict[int, dict[str, Any]]] = Key("judged serving", 'add "judged" to after')
 
 
+# whether clients train by the slower step, since the first round was made again
+SLOWER: Key[bool] = Key("slower")
+TAKEN_BACK = "The first learning rate, which left in doubt whether training helps, was taken back in round 1."
+
 # what is judged: each model, or where clients hold one each, that of a whole group
 Per = Literal["model", "group"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlessInDoubt:
+    """Everybody's reply; where the first training did not surely help, to a slower step, in that round and all later.
+
+    A model that knows nothing yet gains by almost any training. If it does not, the learning rate is too high, and what
+    comes of such a round cannot be mended later: it is made again.
+    """
+
+    slower: Step
+
+    shows_each: ClassVar[bool] = True  # as in a round that is made once
+
+    def __call__(self, now: Round, step: Step) -> list[Reply]:
+        if not SLOWER.get(now.memory, False):
+            replies = each_reply(now, step)
+            if JUDGED.get(now.memory, {}) or helped(replies):
+                return replies
+            SLOWER.keep(now.memory, True)
+        return each_reply(now, self.slower)
+
+
+def helped(replies: Sequence[Reply]) -> bool:
+    """Whether own training lowered the loss on data kept out of it by more than the standard error over clients.
+
+    Nobody's answer is no help; answers of clients with too few samples to judge are in nobody's way.
+    """
+    judged = [reply.stats for reply in replies if "losses" in reply.stats]
+    if not judged:
+        return bool(replies)
+    table = np.array([[stats["judged"], *stats["scores"], *stats["losses"]] for stats in judged], float)
+    gain, error = gained(table, 0, -1)
+    return gain > error
 
 
 @part("after", "judged", needs=(JUDGEMENTS,), gives=(JUDGED,), shows=KEPT_OUT)
@@ -51,7 +104,7 @@ class KeepJudgements:
         now.notes["serving"] = {
             "text": "Share of a client's own training in the model it uses, as judged on data kept out of it: "
             + ", ".join(f"cluster {slot}: {in_words(*share)}" for slot, share in shares.items())
-            + "."
+            + (f". {TAKEN_BACK}" if SLOWER.get(now.memory, False) else ".")
         }
 
 
@@ -120,11 +173,12 @@ class ServeAdapted:
         kept = JUDGED.get(now.memory, {})
         up = now.fleet.objective.higher_is_better
         shares = {slot: shares_of(judged, up) for slot, judged in kept.items()}
+        slower = {"settled": True} if SLOWER.get(now.memory, False) else {}
         served = {}
         for i, task in self.send(now, ids).items():
             slot = task.slots[0] if self.per == "model" else now.groups.get(i, -1)
             share, apart = shares.get(slot, (UNJUDGED, {}))
-            served[i] = replace(task, args={"own": apart.get(i, share)})
+            served[i] = replace(task, args={"own": apart.get(i, share), **slower})
         return served
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from covey.core import Method, each_reply, shows_of
 from covey.errors import UserError
+from covey.parts.serving import UnlessInDoubt
 from covey.privacy.settings import Level
 
 REPLACEMENT = 'private.level = "local" or "example" puts the noise on every single update'
@@ -14,7 +15,7 @@ def check_private(method: Method, level: Level) -> None:
     for kind, part in parts_of(method):
         if why := objection(kind, part, level):
             raise UserError(f"method {method.name} cannot be private at the {level} level: {why}")
-    if method.gather is not each_reply:
+    if method.gather is not each_reply and not isinstance(method.gather, UnlessInDoubt):
         raise UserError(f"method {method.name} gathers replies in a way of its own; leave [private] out")
 
 

@@ -34,6 +34,7 @@ from covey.core import (
     Shows,
     Step,
     Update,
+    each_reply,
     method,
     needs_of,
     part,
@@ -56,7 +57,7 @@ from covey.parts.portraits.portrait import DescribeClasses
 from covey.parts.selection.fair import LAST_CHOSEN, FairSchedule, pool
 from covey.parts.selection.feedback import remember_losses
 from covey.parts.selection.plain import Uniform
-from covey.parts.serving import KeepJudgements, Per, ServeAdapted
+from covey.parts.serving import KeepJudgements, Per, ServeAdapted, UnlessInDoubt
 from covey.parts.steps.embedding import BitNoise
 from covey.parts.steps.judged import JudgedTrain
 from covey.parts.steps.privacy import Privacy
@@ -102,7 +103,8 @@ def covey(
     in each round, is kept out of training and says how far a client should train the model on its own data before use.
     What it starts from is an average of the last rounds' models. Where `train.weight_decay` is 0 it is 1 / samples, at
     most .005; where `train.lr_decay` is 1 the learning rate is twice `train.lr` in the first round and falls by 5 % a
-    round to it. `without` leaves parts out.
+    round to it; a first round of which it is in doubt whether it helped is made again at `train.lr`, which then stays.
+    `without` leaves parts out.
 
     Args:
         every: rounds between two descriptions of the clients' classes.
@@ -129,6 +131,7 @@ def covey(
     averaged = judged and over == "server" and "average" not in without
     averages = (KeepAverages(),) if averaged else ()
     use = SendAverages(send=travel.send) if averaged else travel.send
+    slower = as_set(local)
     return Method(
         name="covey",
         group=by_bits,
@@ -136,6 +139,7 @@ def covey(
         select=chosen,
         send=travel.send,
         local=local,
+        gather=each_reply if slower is local or not judged else UnlessInDoubt(slower=slower),
         mix=travel.mix,
         update=None if "correction" in without else travel.update,
         serve=ServeAdapted(send=use, per=travel.per) if judged else None,
@@ -158,8 +162,7 @@ def as_set(local: Step) -> Step:
     train = local.train if isinstance(local, JudgedTrain) else local
     if not isinstance(train, Train) or (train.lr_decay, train.lr_floor) != (RATE_FALLS, 1 / FIRST_RATE):
         return local
-    train = replace(train, lr=train.lr / FIRST_RATE, lr_decay=1.0, lr_floor=0.0)
-    return replace(local, train=train) if isinstance(local, JudgedTrain) else train
+    return replace(local, train=train.settled()) if isinstance(local, JudgedTrain) else train.settled()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,8 +63,9 @@ def served_row(
         row = client.state.get("own", row)
     elif share:
         assert serving.adapt is not None
+        adapt = serving.adapt.settled() if task.args.get("settled") else serving.adapt
         stream = client.stream(*ADAPTING, "round", client.round) if rng is None else rng
-        trained = trained_before_use(client, serving.adapt, serving.updates, row, stream)
+        trained = trained_before_use(client, adapt, serving.updates, row, stream)
         row = torch.lerp(row, trained, share)
     if client.live:
         client.state[SERVED_ROW] = {"row": row, "slot": slot, "share": share, "own": serving.own}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -185,6 +185,10 @@ class Train(Step):
             fallen = (1 + math.cos(math.pi * min(1.0, max(0.0, passed)))) / 2
             share = self.lr_floor + (1 - self.lr_floor) * fallen
         return self.lr * share * min(1.0, number / max(1, self.warmup))
+
+    def settled(self) -> Train:
+        """The same at the learning rate below which it never falls, from the first round on."""
+        return replace(self, lr=self.lr * self.lr_floor, lr_decay=1.0, lr_floor=0.0)
 
     def in_time(self, batches: list[np.ndarray], client: Client) -> list[np.ndarray]:
         """The batches that a simulated device has the time for; a real one looks at its clock."""
