@@ -223,11 +223,9 @@ def test_who_does_not_say_what_samples_look_like_is_passed_over(stats: dict[str,
 
 
 def test_a_stranger_cannot_write_markup_or_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rich.console import Console
-
     from covey import terminal as progress
 
-    console = Console(file=io.StringIO(), width=100)
+    console = progress.Console(file=io.StringIO(), width=100)
     monkeypatch.setattr(progress, "console", console)
     progress.say("site [/x] [bold]is[/bold] :smile: here\x1b[2J\n\ud800")
     assert console.file.getvalue() == "site [/x] [bold]is[/bold] :smile: here\ufffd[2J\ufffd\ufffd\n"  # type: ignore[attr-defined]

@@ -242,7 +242,7 @@ def test_a_certificate_that_has_not_begun_is_not_admitted(server: Path, tmp_path
         patch.setattr(CertificateBuilder, "not_valid_before", lambda self, _: right(self, begins))
         later = sign(server, asking)
     with pytest.raises(
-        UserError, match=rf"a\.crt holds from {begins:%Y-%m-%d %H:%M} \(UTC\) on, and not yet"
+        UserError, match=rf"a\.crt is valid from {begins:%Y-%m-%d %H:%M} \(UTC\) on; admit it then"
     ):
         admit(server, later)
 

@@ -86,7 +86,7 @@ def site_in(made: Any, ca: Any, file: Path) -> ListedSite:
         datetime.datetime.now(datetime.UTC),
     )
     if since > now:
-        raise UserError(f"{file} holds from {since:%Y-%m-%d %H:%M} (UTC) on; admit it then")
+        raise UserError(f"{file} is valid from {since:%Y-%m-%d %H:%M} (UTC) on; admit it then")
     if until < now:
         raise UserError(f"{file} ended on {until:%Y-%m-%d}; sign a new one")
     name = common_name(made.subject, file)
