@@ -55,8 +55,9 @@ def not_learning(config: Config, end: RoundEnd) -> str | None:
         if overall > ONE_SIDED
         else ""
     )
+    better = "no better" if best <= chance else "hardly better"
     return (
-        f"round {end.state.round}: the models are no better than guessing (accuracy {best:.3f}, always "
+        f"round {end.state.round}: the models are {better} than guessing (accuracy {best:.3f}, always "
         f"{usual!r} {chance:.3f}).{rare} {likeliest_reason(config, data, [x for x in losses if x is not None])}"
     )
 
