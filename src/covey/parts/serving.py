@@ -49,10 +49,10 @@ Per = Literal["model", "group"]
 
 @dataclass(frozen=True, kw_only=True)
 class UnlessInDoubt:
-    """Everybody's reply; where the first training did not surely help, to a slower step, in that round and all later.
+    """Every client's reply; a first round that did not surely help is made again by a slower step, and later ones too.
 
     A model that knows nothing yet gains by almost any training. If it does not, the learning rate is too high, and what
-    comes of such a round cannot be mended later: it is made again.
+    comes of such a round cannot be mended later.
     """
 
     slower: Step
@@ -71,7 +71,7 @@ class UnlessInDoubt:
 def helped(replies: Sequence[Reply]) -> bool:
     """Whether own training lowered the loss on data kept out of it by more than the standard error over clients.
 
-    Nobody's answer is no help; answers of clients with too few samples to judge are in nobody's way.
+    No answer at all is no help. Clients with too few samples to judge do not count.
     """
     judged = [reply.stats for reply in replies if "losses" in reply.stats]
     if not judged:

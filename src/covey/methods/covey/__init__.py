@@ -93,18 +93,17 @@ def covey(
     over: Over = "server",
     without: tuple[CoveyPart, ...] = (),
 ) -> Method:
-    """Finds out by itself how clients differ: clusters with a model each where needed, and each model is fine-tuned for
-    its user.
+    """Finds out by itself how clients differ: one model per cluster where needed, fine-tuned for each client.
 
-    Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), once and again `every` so many
-    rounds; those whose classes look alike, or differ all in the same way (brighter pictures), are a cluster. At most
-    `per_round` clients work in a round, chosen from clusters and label groups by a fair schedule. Each cluster's model
-    is averaged and corrected along its clients' directions, unless these are at odds. A tenth of the data, another one
-    in each round, is kept out of training and says how far a client should train the model on its own data before use.
-    What it starts from is an average of the last rounds' models. Where `train.weight_decay` is 0 it is 1 / samples, at
-    most .005; where `train.lr_decay` is 1 the learning rate is twice `train.lr` in the first round and falls by 5 % a
-    round to it; a first round of which it is in doubt whether it helped is made again at `train.lr`, which then stays.
-    `without` leaves parts out.
+    Clients describe their classes in noisy bits (`flip`; label counts under `epsilon`), in the first round and every
+    `every` rounds after it. Those whose classes look alike, or differ all in the same way (brighter pictures), are a
+    cluster. At most `per_round` clients work in a round, chosen from clusters and label groups by a fair schedule. Each
+    cluster's model is averaged and corrected along its clients' directions, unless these are at odds. A tenth of the
+    data, another one in each round, is kept out of training and says how far a client should train the model on its own
+    data before use; that training starts from an average of the last rounds' models. Where `train.weight_decay` is 0 it
+    is 1 / samples, at most .005. Where `train.lr_decay` is 1 the learning rate is twice `train.lr` in the first round
+    and falls to it by 5 % per round; a first round that did not surely help is made again at `train.lr`, which then
+    stays. `without` leaves parts out.
 
     Args:
         every: rounds between two descriptions of the clients' classes.
@@ -249,7 +248,7 @@ class WithinClusters:
 
 
 def told_in_words(now: Round, pool: Sequence[int], finer: Mapping[int, int], chosen: Sequence[int]) -> str:
-    """The choice for the report."""
+    """Who was chosen, in words for the report."""
     last = LAST_CHOSEN.get(now.memory, {})
     waits = max((now.number - last.get(i, 0) for i in pool), default=0)
     among = "" if pool is now.here else f" (chosen among {len(pool):,} of them, drawn at random)"
@@ -268,7 +267,7 @@ def kinds(groups: Mapping[int, int], ids: Sequence[int]) -> int:
 
 
 def label_groups(now: Round, ids: Collection[int] | None = None) -> dict[int, int]:
-    """The group inside its cluster of everybody, or of these: those whose label stands out most are one."""
+    """The label group of every client, or of these: clients of a cluster whose most outstanding label is the same."""
     told, known = PORTRAITS.of(now.memory), OUTSTANDING.get(now.memory, {})
     wanted = [*told, *known] if ids is None else ids
     labels = {

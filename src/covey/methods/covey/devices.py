@@ -26,7 +26,7 @@ from covey.parts.steps.train import AroundTraining, Train
 from covey.parts.update.clusters import ClusterCorrection
 from covey.privacy.candidates import CANDIDATES, Prototypes, candidate_table, nearest
 
-WORKING = 500  # clients of a round at least, where there are so many: noise is shared by them
+WORKING = 500  # clients of a round at least, where the fleet has that many: they share the noise
 
 
 def hiding_clients(method: Method, prototypes: Prototypes) -> Method:

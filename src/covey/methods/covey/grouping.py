@@ -49,7 +49,7 @@ PARENTS: Key[list[int]] = Key("the cluster that each cluster came from")  # itse
 class ByPortrait:
     """Everybody describes its classes once; clients whose classes look alike, or lie alike, are a cluster.
 
-    With `every` > 0 whoever is here describes itself again every so many rounds. Where anything new was told, clusters
+    With `every` > 0 whoever is here describes itself again every `every` rounds. Where anything new was told, clusters
     are found anew, and each keeps the number (so the model) that most of its members had. `join`: clusters that look
     different while their classes lie alike are one cluster.
     """
@@ -72,8 +72,10 @@ class ByPortrait:
         return replace(self, describe=SketchClasses(epsilon=budget.epsilon, delta=budget.delta), every=0)
 
     def hiding_samples(self, method: Method, epsilon: float) -> Method:
-        """Training at the rate that was set, a doubled one doubles the noise of every step, too; under little epsilon
-        without correction: directions are noise then, which momentum adds up."""
+        """Training at the rate that was set, as doubling it doubles the noise of every step.
+
+        Below `CORRECTED` epsilon there is no correction: directions are mostly noise then, and momentum adds them up.
+        """
         from covey.methods.covey import as_set
 
         noise_alone = epsilon < CORRECTED and isinstance(method.update, AdaptiveCorrection)
@@ -205,7 +207,7 @@ class Found:
 
 
 def finest(portraits: Sequence[Sequence[Portrait]], min_size: int) -> tuple[int, ClassDistances, ClusterCut]:
-    """The view in which most clusters stand apart, the first of equal ones: what one view cannot see another may."""
+    """The view that separates most clusters, the first of equals: what one view cannot see, another may."""
     seen = [class_distances(view) for view in zip(*portraits, strict=True)]
     cuts = [clusters(compared, min_size=min_size) for compared in seen]
     best = max(range(len(cuts)), key=lambda view: cuts[view].count)
@@ -218,8 +220,7 @@ def outstanding_label(told: ToldPortraits) -> int:
 
 
 def with_parents(parents: Sequence[int], groups: Mapping[int, int], before: Mapping[int, int]) -> list[int]:
-    """Every new cluster comes from the one that most of its members were in; of unseen clients alone, from none:
-    itself."""
+    """For every new cluster the old one that most of its members were in; itself where all members are unseen."""
     found = list(parents)
     for cluster in range(len(found), max(groups.values(), default=-1) + 1):
         left = [before[i] for i, now_in in groups.items() if now_in == cluster and i in before]
@@ -250,7 +251,7 @@ def same(told: ToldPortraits, before: ToldPortraits) -> bool:
 
 
 def told_in_words(cut: ClusterCut, likeness: float, groups: Mapping[int, int]) -> str:
-    """The decision for the report."""
+    """How clusters were found, in words for the report."""
     blind = f" {cut.unknown:.0%} of the pairs of clients have no class in common: nothing is known of these."
     blind = blind if cut.unknown else ""
     if cut.count == 1:
