@@ -109,7 +109,7 @@ def test_the_command_verifies_prints_and_finds_an_old_head(tmp_path: Path) -> No
     assert good.exit_code == 0, good.output
     assert "2 2027-01-15T08:00:00.000Z told kind=train.sgd round=1" in good.output
     assert f"3 lines from 2027-01-15T08:00:00.000Z to 2027-01-15T08:00:00.000Z; its head is {heads[2]}" in (
-        good.output.replace("\n", "")
+        good.output.replace("\n", " ")
     )
     path.write_bytes(
         b"".join(path.read_bytes().splitlines(keepends=True)[:2])
