@@ -290,7 +290,13 @@ def test_m_clients_of_every_cluster_train() -> None:
 
 def test_the_privacy_note_names_the_worst_case() -> None:
     text = run_rounds(method(), fleet(), rounds=1).notes["privacy"]["text"]
-    for words in ("2.197 per bit", "epsilon 43.9", "200 bits, epsilon 439.4", "not a strong guarantee", "seed"):
+    for words in (
+        "2.197 per bit",
+        "epsilon 43.9",
+        "200 bits, epsilon 439.4",
+        "not a strong guarantee",
+        "seed",
+    ):
         assert words in text
 
 
