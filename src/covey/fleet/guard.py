@@ -29,8 +29,7 @@ SLIGHT = 0.05
 SHORTEST = 1e-30  # an update that is shorter has no direction
 REFUSED = 10.0  # times as long as the others': then it is refused
 FEWEST_UPDATES = 3  # replies of a model from which on one can be compared with the others
-# Clients that are asked in a round: among fewer, clients that merely differ are as far from the median as one that
-# lies.
+# Clients that are asked in a round: among fewer, clients that merely differ are as far from the median as a liar.
 # Not replies: a client that sends nothing, or nonsense, must not switch the bound off for an accomplice.
 ENOUGH = 10
 
@@ -65,9 +64,8 @@ class Lengths:
         found = []
         for here in self.places:
             units = (self.units if len(here) == len(self.slots) else self.units[here]).numpy()
-            found.append(
-                (here, (units @ units.T).astype(np.float64))
-            )  # numpy works out one half, PyTorch both
+            products = (units @ units.T).astype(np.float64)  # numpy works out one half, PyTorch both
+            found.append((here, products))
         return found
 
     @property

@@ -371,9 +371,8 @@ def _run(
                     say(f"ended after round {last.round} of {config.top.rounds}: {why}")
                 return last
             except SpoiledRunError as spoiled:
-                if (
-                    "private" in config.tables
-                ):  # rounds whose results were seen would be made again, and booked once
+                # under [private] rounds whose results were seen would be made again, and booked once
+                if "private" in config.tables:
                     raise
                 with storing(recorder.folder):
                     state = gone_back(spoiled, fleet, recorder, say)
